@@ -1,4 +1,4 @@
-"""A record as Markdown tables and as a picture."""
+"""Benchmark records as Markdown tables and figures."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from recombine.panels import COLORS, styled
 
 
 def performance_blocks(record: Mapping[str, Any], name: str) -> dict[str, str]:
-    """Blocks for a document, each named after its part and the record."""
+    """Return blocks for a document, each named after its part and the record."""
     blocks = {f"machine_{name}": machine(record)}
     for part, write in WRITERS.items():
         if part in record:
@@ -24,7 +24,7 @@ def performance_blocks(record: Mapping[str, Any], name: str) -> dict[str, str]:
 
 
 def machine(record: Mapping[str, Any]) -> str:
-    """Device, versions, limits."""
+    """Return a table of device, versions and measured limits."""
     facts = {key: value for key, value in record["provenance"].items() if value is not None}
     rates = [("matrix product, " + kind, rate, "TFLOP/s") for kind, rate in record["limits"].items() if kind != "copy"]
     rates.append(("copy, read and written", record["limits"]["copy"], "TB/s"))
@@ -34,7 +34,7 @@ def machine(record: Mapping[str, Any]) -> str:
 
 
 def engine(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Every case on a line."""
+    """Return a table with one row per case."""
     lines = []
     for row in rows:
         graphed = f"{row['graphed']:.3g}" if row["graphed"] else "–"
@@ -52,7 +52,7 @@ def engine(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def kernels(rows: Sequence[Mapping[str, Any]]) -> str:
-    """With and without each kernel."""
+    """Return a table of step times with and without each kernel."""
     lines = [
         (
             row["case"],
@@ -67,7 +67,7 @@ def kernels(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def members(rows: Sequence[Mapping[str, Any]]) -> str:
-    """By members."""
+    """Return a table by number of members."""
     lines = [
         (
             str(row["value"]),
@@ -81,13 +81,13 @@ def members(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def growth(rows: Sequence[Mapping[str, Any]]) -> str:
-    """By size, factors, depth, width, steps."""
+    """Return a table by size, factors, depth, width and steps."""
     lines = [(row["axis"], str(row["value"]), number(1e6 * row["step"] / row["members"])) for row in rows]
     return table(("", "", "µs per step and model"), lines)
 
 
 def geometry(times: Mapping[str, float]) -> str:
-    """The metric tensor."""
+    """Return a sentence on the time of the metric tensor."""
     return (
         f"The metric tensor of every stage at {times['points']:.0f} points takes {times['metric']:.3g} s, "
         f"{times['passes']:.2g} plain forward passes."
@@ -95,13 +95,13 @@ def geometry(times: Mapping[str, float]) -> str:
 
 
 def store(speeds: Mapping[str, float]) -> str:
-    """The store."""
+    """Return a sentence on the speed of the store."""
     rates = ", ".join(f"{name} {rate:.0f}" for name, rate in speeds.items())
     return f"Runs per second through the store, tiny networks trained for one step included: {rates}."
 
 
 def precision(compared: Mapping[str, Any]) -> str:
-    """Tests and verdicts."""
+    """Return a table of the two-sample tests and their verdicts."""
     rows = []
     for name, result in compared["tests"].items():
         for score, values in result["p"].items():
@@ -119,7 +119,7 @@ def precision(compared: Mapping[str, Any]) -> str:
 
 
 def cp(compared: Mapping[str, Any]) -> str:
-    """Every way on a line."""
+    """Return a table with one row per method."""
     lines = [
         (row["way"], f"{1e3 * row['seconds']:.3g}", f"{row['error']:.4f}", f"**{row['ratio']:.3g}×**" if place else "1")
         for place, row in enumerate(compared["rows"])
@@ -133,18 +133,18 @@ def cp(compared: Mapping[str, Any]) -> str:
 
 
 def number(value: float, digits: int = 3) -> str:
-    """So many digits, without powers of ten where whole numbers do."""
+    """Format a number with some significant digits, without an exponent for large ones."""
     short = f"{value:.{digits}g}"
     return f"{float(short):.0f}" if "e+" in short else short
 
 
 def percent(share: float) -> str:
-    """Two digits, or whole numbers."""
+    """Format a share as a percentage, with two digits or as an integer."""
     return f"{100 * share:.0f} %" if share >= 0.1 else f"{100 * share:.2g} %"
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A Markdown table."""
+    """Return a Markdown table."""
     lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
     return "\n".join([*lines, *("| " + " | ".join(row) + " |" for row in rows)])
 
@@ -156,7 +156,7 @@ WRITERS: dict[str, Callable[[Any], str]] = {
 
 
 def performance_figure(record: Mapping[str, Any]) -> Figure:
-    """Seconds per model by case, and by the number of members where that was measured."""
+    """Draw seconds per model by case, and by number of members if that was measured."""
     rows, counts = record["engine"], record.get("members", [])
     with styled():
         figure, axes = pyplot.subplots(
@@ -187,7 +187,7 @@ def performance_figure(record: Mapping[str, Any]) -> Figure:
             ax.loglog(values, seconds, "o-", color=COLORS[2])
             ax.set_xticks(values, [str(value) for value in values], minor=False)
             ax.set_xticks([], minor=True)
-            ax.set_ylim(min(seconds) / 1.5, max(seconds) * 1.5)  # noise shall not fill the panel
+            ax.set_ylim(min(seconds) / 1.5, max(seconds) * 1.5)  # keep noise from filling the panel
             ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
             ax.yaxis.set_major_formatter("{x:g}")
             ax.yaxis.set_minor_formatter(NullFormatter())

@@ -1,4 +1,4 @@
-"""What is timed: one recipe per decoder, at the paper's size and at the quick preset's."""
+"""The timed recipes: one per decoder at the paper's size, and one at the size of the quick preset."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from recombine.tasks import BumpTask
 
 @dataclass(frozen=True)
 class Case:
-    """One recipe."""
+    """One recipe to time."""
 
     name: str
     decoder: str
     members: int
-    """Members that train together on a GPU where this case is compared."""
+    """Number of members that train together on a GPU in this case."""
     task: dict[str, Any]
     recipe: dict[str, Any]
 
     def spec(self, precision: str) -> RunSpec:
-        """The recipe in a precision."""
+        """Return the spec of the recipe in a given precision."""
         return RunSpec(
             task=BumpTask(**self.task), decoder=self.decoder, recipe=Recipe(**self.recipe, precision=precision)
         )

@@ -1,13 +1,12 @@
-"""Work lost and work repeated when a cluster's processes are killed: ours, plain Dask futures, Ray Tune.
+"""Work lost and repeated when processes of a cluster are killed, for recombine, plain Dask futures and Ray Tune.
 
     python -m benchmarks.cluster --runs 24 --steps 400 --kills 6
 
-The same schedule of kills for each: workers at equal intervals, the scheduler once in the middle, the driver once after
-that. Killed workers and the scheduler are started again, as a cluster manager would; a driver that gives up is started
-again by hand, which is counted. Every step that any process takes is counted, so what was repeated is what was taken
-beyond the steps of all runs. A plain script writes each result to disk as it comes and submits, when it is started
-again, only what has none; Tune retries failed trials without end and resumes its experiment. Without `ray` that row is
-left out.
+All three get the same schedule of kills: workers at equal intervals, the scheduler once in the middle, then the driver
+once. Killed workers and schedulers are restarted, as a cluster manager would do. A driver that gives up is restarted
+too, which counts as a manual start. Steps of all processes are counted; those beyond the steps of all runs were
+repeated. The plain script writes each result to disk as it arrives and, when restarted, submits only missing runs. Tune
+retries failed trials indefinitely and resumes its experiment; without `ray`, its row is left out.
 """
 
 from __future__ import annotations
@@ -30,17 +29,17 @@ from recombine.store import Store
 from recombine.tasks import BumpTask
 
 CHECKPOINT = 0.5
-"""Seconds between our checkpoints."""
+"""Seconds between recombine's checkpoints."""
 
 
 def specs_of(runs: int, steps: int) -> list[RunSpec]:
-    """Small runs of about a second."""
+    """Return small runs that take about a second each."""
     task = BumpTask(size=8, training="draws:50")
     return RunSpec(task=task, decoder="mlp:width=8:depth=2", recipe=Recipe(steps=steps, batch=16)).seeds(range(runs))
 
 
 def train_plain(text: str, steps_path: str) -> float:
-    """Train a run as a script would, from its first step to its last; its last training error."""
+    """Train a run from start to end, as a plain script would, and return its last training error."""
     import torch
 
     from recombine.training import Ensemble, State, fit
@@ -57,7 +56,7 @@ def train_plain(text: str, steps_path: str) -> float:
 
 
 def plain_driver(order: dict) -> int:
-    """A script with Dask futures: submit what has no result yet, and keep each result as it comes."""
+    """Submit runs without a result as Dask futures, and keep each result as it arrives."""
     from distributed import Client, as_completed
 
     results = Path(order["store"])
@@ -72,7 +71,7 @@ def plain_driver(order: dict) -> int:
 
 
 def measured(name: str, kind: str, words: argparse.Namespace, folder: Path) -> dict[str, Any]:
-    """One way through the storm."""
+    """Run one method under the schedule of kills and return its row of the table."""
     specs, store, steps = specs_of(words.runs, words.steps), folder / "store", folder / "steps"
     steps.touch()
     cluster = Cluster(folder / "cluster", workers=words.workers, steps=steps)
@@ -107,7 +106,7 @@ def measured(name: str, kind: str, words: argparse.Namespace, folder: Path) -> d
 
 
 def row(name: str, kills: int, by_hand: int, words: argparse.Namespace, folder: Path, seconds: float) -> dict[str, Any]:
-    """What became of a way."""
+    """Return a method's row of the table."""
     work, needed = work_of(folder / "steps"), words.runs * words.steps
     return {
         "name": name, "kills": kills, "lost": words.runs - _finished(folder / "store"), "by hand": by_hand,
@@ -117,13 +116,13 @@ def row(name: str, kills: int, by_hand: int, words: argparse.Namespace, folder: 
 
 
 def schedule(words: argparse.Namespace) -> list[tuple[float, str]]:
-    """Shares of all steps at which a process is killed, and which."""
+    """Return the kills: the share of all steps at which each happens, and which process it hits."""
     workers = [((number + 1) / (words.kills + 1), "worker") for number in range(words.kills)]
     return sorted([*workers, (0.5, "scheduler"), (0.7, "driver")])
 
 
 def _finished(store: Path) -> int:
-    """Runs of a store, or results of a script."""
+    """Return the number of runs in a store, or of results of a script."""
     if (store / "runs").exists():
         return len(Store(store).keys())
     return len(os.listdir(store)) if store.exists() else 0
@@ -133,9 +132,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--runs", type=int, default=24)
     parser.add_argument("--steps", type=int, default=400)
-    parser.add_argument("--kills", type=int, default=6, help="of workers")
+    parser.add_argument("--kills", type=int, default=6, help="number of workers to kill")
     parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--patience", type=float, default=900, help="seconds until a way is given up")
+    parser.add_argument("--patience", type=float, default=900, help="seconds after which a method is given up")
     words = parser.parse_args()
     ways = {"recombine": "driver", "Dask futures": "benchmarks.cluster:plain_driver"}
     rows = []
@@ -148,8 +147,8 @@ def main() -> int:
         with tempfile.TemporaryDirectory() as folder:
             rows.append(measured_ray(specs_of(words.runs, words.steps), schedule(words), words, Path(folder)))
     except ImportError:
-        print("Ray Tune: left out, ray is not installed")
-    table = Table("way", "kills", "runs lost", "started by hand", "repeated, runs", "repeated, s per kill", "seconds")
+        print("Ray Tune: skipped, ray is not installed")
+    table = Table("method", "kills", "runs lost", "manual starts", "repeated, runs", "repeated, s per kill", "seconds")
     for own in rows:
         table.add_row(
             own["name"], str(own["kills"]), str(own["lost"]), str(own["by hand"]), f"{own['repeated']:.2f}",
@@ -157,9 +156,7 @@ def main() -> int:
         )  # fmt: skip
     Console().print(table)
     limit = CHECKPOINT + rows[0]["longest"]
-    print(
-        f"ours may repeat {limit:.2f} s per kill: {CHECKPOINT} s between checkpoints, and the span that they wait for"
-    )
+    print(f"recombine may repeat {limit:.2f} s per kill: {CHECKPOINT} s between checkpoints, plus one span of steps")
     holds = rows[0]["lost"] == 0 and rows[0]["per kill"] <= limit
     print("holds" if holds else "FAILS")
     return int(not holds)

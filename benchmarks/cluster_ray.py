@@ -1,7 +1,7 @@
-"""The storm of `benchmarks.cluster` on Ray Tune: trials are retried without end, and the experiment is resumed.
+"""The schedule of kills of `benchmarks.cluster` on Ray Tune, with unlimited retries and a resumed experiment.
 
-A worker is the process of a trial; the scheduler is Ray's `gcs_server`, with which its local cluster ends, so that the
-driver is started again and resumes; a driver's own cluster ends with it.
+A worker is the process of a trial. The scheduler is Ray's `gcs_server`: without it the local cluster ends, so the
+driver is restarted and resumes. A driver's own cluster ends with the driver.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ NAME = "storm"
 
 
 def trial(settings: dict) -> None:
-    """A run as a trial: its process is named in a file while it trains."""
+    """Train a run as a trial; a file names its process meanwhile."""
     config = settings["run"]
     mark = Path(config["pids"]) / str(os.getpid())
     mark.touch()
@@ -63,7 +63,7 @@ def drive(folder: Path, workers: int) -> None:
 def measured_ray(
     specs: Sequence[RunSpec], events: list[tuple[float, str]], words: argparse.Namespace, folder: Path
 ) -> dict:
-    """Ray Tune through the storm."""
+    """Run Ray Tune under the schedule of kills and return its row of the table."""
     for name in ("pids", "store", "ray"):
         (folder / name).mkdir()
     steps = folder / "steps"
@@ -90,7 +90,7 @@ def measured_ray(
     with suppress(subprocess.TimeoutExpired):
         driver.wait(60)
     driver.kill()
-    for process in family:  # some of Ray's own outlive a driver that was killed
+    for process in family:  # some of Ray's processes outlive a killed driver
         with suppress(psutil.Error):
             process.kill()
     return row("Ray Tune", kills, by_hand, words, folder, time.monotonic() - began)
@@ -103,14 +103,14 @@ def _driver(folder: Path, workers: int) -> subprocess.Popen:
 
 
 def _family(driver: subprocess.Popen) -> set[psutil.Process]:
-    """All processes that a driver has started."""
+    """Return all processes that a driver has started."""
     with suppress(psutil.Error):
         return set(psutil.Process(driver.pid).children(recursive=True))
     return set()
 
 
 def _kill(victim: str, driver: subprocess.Popen, folder: Path) -> bool:
-    """Kill the driver, a trial's process, or the server of the driver's cluster; False if there is none now."""
+    """Kill the driver, a trial's process or the cluster's server; return False if there is none right now."""
     if victim == "driver":
         driver.kill()
         return True

@@ -1,10 +1,10 @@
-"""Training and diagnosis on a data file, beside generated data: steps per second and peak memory.
+"""Training and diagnosis on a data file, compared with generated data: steps per second and peak memory.
 
     python -m benchmarks.data sprites.npz shapes.h5
 
-Each measurement is a process of its own. *Generated* is a training set that is made once and stays on the device; a
-file's is streamed, every combination once per epoch. Memory is the peak of the process less that of a process that
-trains a network of the same layers on a few generated images: torch's own.
+Each measurement runs in a separate process. A *generated* training set is made once and stays on the device; a file's
+is streamed, every combination once per epoch. Memory is the peak of the process minus torch's own: that of a process
+that trains a network with the same layers on a few generated images.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ from recombine.training import Ensemble, fit
 
 SIDE, TURNS, STEPS = 64, 10, 500
 PARTS = ("torch", "open", "speed", "train", "diagnose")
-"""What is measured: a network on generated data, opening the file, the pace on both, and the two commands."""
+"""The measurements: a network on generated data, opening the file, speed on both, training and diagnosis."""
 
 
 @DECODERS.register
 class Dense(DecoderSpec):
-    """Two layers from codes to the pixels of an image, grey or colour."""
+    """Two dense layers from codes to the pixels of a grey or colour image."""
 
     kind: Literal["benchmark_dense"] = "benchmark_dense"
     width: int = 256
@@ -53,7 +53,7 @@ class Dense(DecoderSpec):
 
 
 def generated(shape: tuple[int, ...]) -> Task:
-    """A task whose examples are made once; in colour, noise in the shape of the file's."""
+    """Return a task whose examples are made once; in colour, noise of the same shape as the file's images."""
     if len(shape) == 2:
         return BumpTask(size=SIDE, training="draws:2000")
     noise = torch.rand(512, *shape[1:], shape[0], generator=torch.Generator().manual_seed(0))
@@ -62,17 +62,17 @@ def generated(shape: tuple[int, ...]) -> Task:
 
 
 class Pace:
-    """A member on the CPU that trains for a while whenever it is asked to."""
+    """A network that trains on the CPU for a given time."""
 
     def __init__(self, task: Task, decoder: DecoderSpec) -> None:
         spec = RunSpec(task=task, decoder=decoder, recipe=Recipe(steps=10**6))
         ensemble = Ensemble(spec, torch.device("cpu"))
         self.state = ensemble.initial()
         self.fitting = fit(ensemble, self.state)
-        self.rate(1.0)  # until spans have their length
+        self.rate(1.0)  # warm up until spans have their final length
 
     def rate(self, seconds: float) -> float:
-        """Steps per second, for so long."""
+        """Train for some seconds and return steps per second."""
         began, first = time.perf_counter(), int(self.state.step[0])
         while (took := time.perf_counter() - began) < seconds:
             next(self.fitting)
@@ -80,7 +80,7 @@ class Pace:
 
 
 def speeds(path: Path, decoder: DecoderSpec, seconds: float) -> dict[str, float]:
-    """Medians over turns that alternate, so that other work on the machine slows both."""
+    """Return medians over alternating turns, so that other jobs on the machine slow both."""
     streamed = Pace(ArrayTask(data=path, training="each"), decoder)
     made = Pace(generated((SIDE, SIDE) if path.suffix == ".npz" else (3, SIDE, SIDE)), decoder)
     turns = [(made.rate(seconds / TURNS), streamed.rate(seconds / TURNS)) for _ in range(TURNS)]
@@ -92,7 +92,7 @@ def speeds(path: Path, decoder: DecoderSpec, seconds: float) -> dict[str, float]
 
 
 def measure(what: str, path: Path, decoder: str, seconds: float) -> dict[str, float]:
-    """One measurement, in this process."""
+    """Make one measurement in this process."""
     began, result, parsed = time.perf_counter(), {}, DECODERS.parse(decoder)
     if what == "speed":
         result = speeds(path, parsed, seconds)
@@ -112,7 +112,7 @@ def measure(what: str, path: Path, decoder: str, seconds: float) -> dict[str, fl
 
 
 def measured_apart(what: str, path: Path) -> dict[str, float]:
-    """One measurement, in a process of its own, with this one's flags."""
+    """Make one measurement in a new process, with the same flags."""
     flags = [word for word in sys.argv[1:] if not Path(word).exists()]
     words = [sys.executable, "-m", "benchmarks.data", str(path), *flags, "--only", what]
     done = subprocess.run(words, stdout=subprocess.PIPE, text=True, check=True)
@@ -124,7 +124,9 @@ def main() -> None:
     parser.add_argument("path", type=Path, nargs="+")
     parser.add_argument("--decoder", default="benchmark_dense")
     parser.add_argument("--seconds", type=float, default=20)
-    parser.add_argument("--threads", type=int, default=1, help="of torch; more than are free slow everything down")
+    parser.add_argument(
+        "--threads", type=int, default=1, help="torch threads; more than there are free cores slows everything down"
+    )
     parser.add_argument("--only", choices=PARTS)
     words = parser.parse_args()
     torch.set_num_threads(words.threads)

@@ -1,9 +1,9 @@
-"""Files as large as the published ones, in their layouts, with pictures drawn here.
+"""Make files as large as the published datasets, in their layouts, with synthetic images.
 
     python -m benchmarks.data_files sprites.npz       # dSprites' layout: 737 280 × 64², compressed (3.0 GB unpacked)
     python -m benchmarks.data_files shapes.h5         # 3D Shapes' layout: 480 000 × 64² × 3, gzip (5.9 GB unpacked)
 
-`--share 0.01` makes the same with fewer values of the slowest factors.
+`--share 0.01` makes smaller files, with fewer values of the slowest factor.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ SIDE = 64
 SPRITES = {"color": 1, "shape": 3, "scale": 6, "orientation": 40, "posX": 32, "posY": 32}
 SHAPES = {"floor_hue": 10, "wall_hue": 10, "object_hue": 10, "scale": 8, "shape": 4, "orientation": 15}
 HORIZON = 36
-"""Row at which a wall stands on its floor."""
+"""Row at which the wall meets the floor."""
 ROOM = 1.1
-"""Share of the unpacked size that must be free."""
+"""Free disk space needed, as a multiple of the file's unpacked size."""
 
 
 def outline(shape: int, scale: float, angle: float, side: int = 32) -> np.ndarray:
-    """A turned square, ellipse, heart or triangle, True inside."""
+    """Return a mask of a rotated square, ellipse, heart or triangle."""
     axis = np.linspace(-1.6, 1.6, side) / scale
     x, y = np.meshgrid(axis, axis)
     x, y = np.cos(angle) * x - np.sin(angle) * y, np.sin(angle) * x + np.cos(angle) * y
@@ -43,7 +43,7 @@ def outline(shape: int, scale: float, angle: float, side: int = 32) -> np.ndarra
 
 
 def sprites(counts: dict[str, int]) -> Iterator[np.ndarray]:
-    """The images of dSprites' layout, all positions of a sprite at a time."""
+    """Yield the images of dSprites' layout, all positions of a sprite at a time."""
     shapes = itertools.product(range(counts["shape"]), range(counts["scale"]), range(counts["orientation"]))
     for shape, scale, turn in shapes:
         sprite = outline(shape, 0.5 + 0.1 * scale, 2 * np.pi * turn / 39)
@@ -54,7 +54,7 @@ def sprites(counts: dict[str, int]) -> Iterator[np.ndarray]:
 
 
 def shapes(counts: dict[str, int]) -> Iterator[np.ndarray]:
-    """The images of 3D Shapes' layout, all objects of three hues at a time."""
+    """Yield the images of 3D Shapes' layout, all objects for three given hues at a time."""
     objects = itertools.product(range(counts["scale"]), range(counts["shape"]), range(counts["orientation"]))
     masks = np.zeros((counts["scale"] * counts["shape"] * counts["orientation"], SIDE, SIDE, 1), dtype=bool)
     for k, (scale, shape, turn) in enumerate(objects):
@@ -69,13 +69,13 @@ def shapes(counts: dict[str, int]) -> Iterator[np.ndarray]:
 
 
 def values(counts: dict[str, int], ranges: dict[str, tuple[float, float]]) -> np.ndarray:
-    """A row of factor values for each image."""
+    """Return a row of factor values for each image."""
     columns = [np.linspace(*ranges[name], count) if count > 1 else [ranges[name][0]] for name, count in counts.items()]
     return np.stack(np.meshgrid(*columns, indexing="ij"), axis=-1).reshape(-1, len(counts)).astype(np.float64)
 
 
 def write_sprites(path: Path, counts: dict[str, int]) -> None:
-    """A compressed .npz in dSprites' layout, block by block."""
+    """Write a compressed .npz in dSprites' layout, block by block."""
     ranges = {"color": (1, 1), "shape": (1, 3), "scale": (0.5, 1), "orientation": (0, 2 * np.pi), "posX": (0, 1)}
     labels = values(counts, {**ranges, "posY": (0, 1)})
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
@@ -89,7 +89,7 @@ def write_sprites(path: Path, counts: dict[str, int]) -> None:
 
 
 def write_shapes(path: Path, counts: dict[str, int]) -> None:
-    """A gzip-compressed HDF5 file in 3D Shapes' layout, block by block."""
+    """Write a gzip-compressed HDF5 file in 3D Shapes' layout, block by block."""
     import h5py
 
     ranges = dict.fromkeys(counts, (0.0, 0.9)) | {"scale": (0.75, 1.25), "shape": (0, 3), "orientation": (-30, 30)}
@@ -107,14 +107,16 @@ def write_shapes(path: Path, counts: dict[str, int]) -> None:
 
 
 def make(path: Path, share: float = 1.0) -> None:
-    """A file whose name says its layout, if the disk has room for it."""
+    """Write a file in the layout that its suffix implies, if there is enough disk space."""
     is_sprites = path.suffix == ".npz"
     counts = dict(SPRITES if is_sprites else SHAPES)
     slowest = "orientation" if is_sprites else "floor_hue"
     counts[slowest] = max(2, round(share * counts[slowest]))
     size = np.prod(list(counts.values()), dtype=np.int64) * SIDE**2 * (1 if is_sprites else 3)
     if shutil.disk_usage(path.absolute().parent).free < ROOM * 2 * size:
-        raise SystemExit(f"{path}: {2 * ROOM * size / 1e9:.1f} GB must be free, for the file and for unpacking it")
+        raise SystemExit(
+            f"{path}: {2 * ROOM * size / 1e9:.1f} GB of free disk space are needed, for the file and for unpacking it"
+        )
     (write_sprites if is_sprites else write_shapes)(path, counts)
 
 

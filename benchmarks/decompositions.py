@@ -1,8 +1,8 @@
-"""Sums of products of many outputs at once, beside one output after another: a plain loop, and tensorly's.
+"""CP decompositions of many outputs at once, compared with one output at a time: a plain loop, and tensorly's.
 
-Every way has the same problems, planted sums with noise, and as many starts, of which it keeps the best. The loops are
-timed on a sample. Both are alternating least squares with tensorly's own limits; the plain one has no library around
-it. Errors stand beside the times, as a way that stops early is fast.
+All methods get the same problems (planted sums with noise) and the same number of starts, of which they keep the best.
+The loops are timed on a sample. Both use alternating least squares with tensorly's default limits; the plain one
+needs no library. Errors are reported too, since a method that stops early is fast.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ import torch
 from recombine.theory.ranks import cp_decomposition
 
 ITERATIONS, TOLERANCE = 100, 1e-8
-"""Sweeps of a loop, and the relative error that one must gain: tensorly's defaults."""
+"""Maximum number of sweeps, and the smallest gain in relative error per sweep: tensorly's defaults."""
 NOISE = 0.1
-"""Of the sums' spread."""
+"""Relative to the standard deviation of the sums."""
 MISSING = "tensorly: not installed, so not timed (pip install tensorly)"
 Way = Callable[[np.ndarray, int, int], tuple[list[np.ndarray], np.ndarray]]
-"""From a grid of values, a rank and the number of the start: functions of each factor, and weights."""
+"""Maps a grid of values, a rank and the index of the start to functions of each factor and weights."""
 
 
 @dataclass(frozen=True)
 class Workload:
-    """What is decomposed: every output of every member over a grid of three factors."""
+    """Problems to decompose: every output of every member over a grid of three factors."""
 
     outputs: int = 784
     members: int = 32
@@ -38,10 +38,10 @@ class Workload:
     rank: int = 3
     restarts: int = 1
     sample: int = 64
-    """Problems that a loop is timed on."""
+    """Number of problems that a loop is timed on."""
 
     def values(self) -> torch.Tensor:
-        """Planted sums of `rank` products with noise, `[member, output, point]`."""
+        """Return planted sums of `rank` products with noise, `[member, output, point]`."""
         generator = torch.Generator().manual_seed(0)
         lead = (self.members, self.outputs)
         drawn = [torch.randn(*lead, size, self.rank, generator=generator, dtype=torch.float64) for size in self.shape]
@@ -53,20 +53,20 @@ class Workload:
 def compare_decompositions(
     device: torch.device, say: Callable[[str], None] = lambda line: None, workload: Workload | None = None
 ) -> dict[str, Any]:
-    """Seconds per output and errors of every way.
+    """Time every method, and return seconds per output and errors.
 
     Parameters
     ----------
     device
-        Where ours runs; loops run on the CPU.
+        Device of our decomposition; loops run on the CPU.
     say
-        Takes a line on every result.
+        Called with a line for every result.
     workload
-        What is decomposed.
+        Problems to decompose.
 
     Returns
     -------
-    What was decomposed, and `rows` of `way`, `seconds` per output, `error` and `ratio` to ours.
+    The workload, and `rows` of `way`, `seconds` per output, `error` and `ratio` to ours.
     """
     workload = workload or Workload()
     values = workload.values()
@@ -98,10 +98,12 @@ def _loops() -> Iterator[tuple[str, Way]]:
 
 
 def _ours(values: torch.Tensor, workload: Workload) -> tuple[float, float]:
-    cp_decomposition(values[:1, :2], workload.shape, workload.rank, restarts=1)  # libraries load when first called
+    cp_decomposition(
+        values[:1, :2], workload.shape, workload.rank, restarts=1
+    )  # warm-up: libraries load on the first call
     began = time.perf_counter()
     solved = cp_decomposition(values, workload.shape, workload.rank, restarts=workload.restarts)
-    errors = solved.error.flatten()[: workload.sample].tolist()  # which waits for a device
+    errors = solved.error.flatten()[: workload.sample].tolist()  # waits for the device
     return (time.perf_counter() - began) / solved.error.numel(), float(np.mean(errors))
 
 
@@ -116,7 +118,7 @@ def _one_by_one(way: Way, problems: np.ndarray, workload: Workload) -> tuple[flo
 
 
 def _error(grid: np.ndarray, functions: list[np.ndarray], weights: np.ndarray) -> float:
-    """Norm of what is left over that of the values."""
+    """Return the norm of the residual relative to that of the values."""
     products = reduce(_khatri_rao, functions)
     return float(np.linalg.norm(grid.ravel() - products @ weights) / np.linalg.norm(grid))
 
@@ -126,7 +128,7 @@ def _khatri_rao(one: np.ndarray, other: np.ndarray) -> np.ndarray:
 
 
 def tensorly_way(parafac: Callable[..., Any]) -> Way:
-    """tensorly's alternating least squares: singular vectors first, then random starts."""
+    """Wrap tensorly's alternating least squares: the first start is from singular vectors, others are random."""
 
     def way(grid: np.ndarray, rank: int, start: int) -> tuple[list[np.ndarray], np.ndarray]:
         weights, functions = parafac(
@@ -138,7 +140,7 @@ def tensorly_way(parafac: Callable[..., Any]) -> Way:
 
 
 def plain_loop(grid: np.ndarray, rank: int, start: int) -> tuple[list[np.ndarray], np.ndarray]:
-    """The same in a few lines of NumPy: each factor in turn, the others held."""
+    """Alternating least squares in a few lines of NumPy: each factor in turn, with the others fixed."""
     unfolded = [np.moveaxis(grid, axis, 0).reshape(size, -1) for axis, size in enumerate(grid.shape)]
     generator = np.random.default_rng(start)
     functions = [

@@ -1,10 +1,10 @@
-"""The exact metric tensor beside a plain forward pass and beside torch's own Jacobian.
+"""Time of the exact metric tensor, compared with a forward pass and with torch's Jacobian.
 
     python -m benchmarks.geometry
 
 Every stage of a depth-4 width-64 CNN at all points of the grid. torch.autograd.functional.jacobian is timed on a few
-rows of the output at one point and scaled up by rows and points, every row charged a pass through the whole network:
-an upper estimate, but in full it would take days. Peak memory is of the whole process, above what it had before.
+rows of the output at one point and extrapolated, counting a pass through the whole network for every row. That is an
+upper bound, but running it in full would take days. Peak memory is that of the whole process, above what it had before.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from recombine.specs import RunSpec
 from recombine.training import device_name, resolve_device
 
 FORWARD_CHUNKS = (32, 112)
-"""Points in a plain forward pass; the faster one counts."""
+"""Points per chunk of the forward pass; the faster one counts."""
 ROWS = 16
-"""Rows of the Jacobian that reverse mode is timed on."""
+"""Rows of the Jacobian that are timed in reverse mode."""
 
 
 def peak_bytes(device: torch.device) -> int:
-    """Largest memory so far."""
+    """Return the peak memory so far."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated()
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
@@ -40,7 +40,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--device", default="auto")
     parser.add_argument("--decoder", default="cnn")
-    parser.add_argument("--memory", type=int, help="budget in MiB; by default 256 on a CPU, 8192 on a GPU")
+    parser.add_argument("--memory", type=int, help="memory budget in MiB (default: 256 on a CPU, 8192 on a GPU)")
     parser.add_argument("--repeats", type=int, default=3)
     words = parser.parse_args()
     device = resolve_device(words.device)
@@ -72,7 +72,7 @@ def main() -> None:
     used = peak_bytes(device) - before
 
     def one_point() -> None:
-        """All rows of a few features: reverse mode takes one pass per row."""
+        """Differentiate a few features; reverse mode takes one pass per row."""
         torch.autograd.functional.jacobian(lambda z: module(encode(z[None])).flatten()[:ROWS], points[0])
 
     per_row = median_seconds(one_point, device, 1) / ROWS
@@ -80,7 +80,7 @@ def main() -> None:
     table = Table("", "seconds", "forward passes", title=f"{spec.decoder}, {len(points)} points, {device_name(device)}")
     table.add_row("plain forward", f"{plain:.3f}", "1")
     table.add_row("metric tensor, all stages", f"{exact:.3f}", f"{exact / plain:.2f}")
-    table.add_row("torch.autograd.functional.jacobian (scaled up)", f"{reverse:.0f}", f"{reverse / plain:.0f}")
+    table.add_row("torch.autograd.functional.jacobian (extrapolated)", f"{reverse:.0f}", f"{reverse / plain:.0f}")
     console = Console(width=110)
     console.print(table)
     checks = {

@@ -1,6 +1,6 @@
-"""What kernels of our own bring: the same engine with and without them, in turn, in one run.
+"""Speed-up from our own kernels: the same engine with and without them, alternately in one run.
 
-A row is one recipe and one kernel: the time of a step with all kernels, the time without that one, and their ratio. The
+Each row is a recipe and a kernel: the time of a step with all kernels, the time without that one, and their ratio. The
 last row of a recipe is without any kernel.
 """
 
@@ -25,27 +25,27 @@ USED = {
     "low-rank": ("narrow", "adamw"),
     "MLP": ("adamw",),
 }
-"""Which kernels of both backends take part in training a recipe."""
+"""Kernels, available in both backends, that are used to train each recipe."""
 ROUNDS = 5
-"""Every way is timed so many times, in turn: a shared machine is faster at one time than at another."""
+"""Number of alternating rounds: the speed of a shared machine varies over time."""
 ALL = "all"
 
 
 def compare_kernels(
     device: torch.device, precision: str, steps: int, say: Callable[[str], None] = lambda line: None
 ) -> list[dict[str, Any]]:
-    """Seconds of a step with and without each kernel.
+    """Time a step with and without each kernel.
 
     Parameters
     ----------
     device
         A CPU, where one network trains on one thread, or a GPU, where the case's members train together.
     precision
-        Arithmetic of the networks.
+        Numerical precision.
     steps
-        Steps that are timed at a time.
+        Steps per timing.
     say
-        Takes a line on every result.
+        Called with a line for every result.
 
     Returns
     -------
@@ -69,7 +69,7 @@ def compare_kernels(
 
 
 def _stepper(case: Case, device: torch.device, precision: str, way: str) -> Stepper:
-    """An ensemble that has taken its first steps, which on a GPU decide what it runs on."""
+    """Return an ensemble after its first steps, which choose the kernels on a GPU."""
     members = case.members if device.type == "cuda" else 1
     with _without(way):
         ensemble = Ensemble(case.spec(precision).seeds(range(members)), device)
@@ -79,7 +79,7 @@ def _stepper(case: Case, device: torch.device, precision: str, way: str) -> Step
 
 
 def _without(way: str) -> contextlib.AbstractContextManager[None]:
-    """The block in which a way is timed: all kernels (""), without one, or without all."""
+    """Return a context with all kernels (""), without one, or without any."""
     if not way:
         return contextlib.nullcontext()
     return kernels.without() if way == ALL else kernels.without(way)
@@ -87,7 +87,7 @@ def _without(way: str) -> contextlib.AbstractContextManager[None]:
 
 @contextlib.contextmanager
 def _one_thread(device: torch.device) -> Iterator[None]:
-    """On a CPU, one thread in the block, as sweeps train there."""
+    """Use one thread on a CPU, as sweeps do."""
     before = torch.get_num_threads()
     torch.set_num_threads(1 if device.type == "cpu" else before)
     try:

@@ -1,9 +1,9 @@
-"""How long the decoder of the training panel takes in Chromium, beside torch on one thread.
+"""Training time of the training panel's decoder in Chromium, compared with torch on one thread.
 
     python -m benchmarks.live_training --seeds 2
 
-Seconds are those that the panel shows: training, and evaluation of the grid while it trains. Torch's are of training
-alone.
+Seconds in the page are those that the panel shows: training, and evaluating the grid meanwhile. Torch's are for
+training alone.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from rich.table import Table
 from torch import nn
 
 from recombine.page import explore
-from recombine.page.training import LIVE, LIVE_STRIPES
+from recombine.papers.forced_rendering import PAPER
 from recombine.specs import RunSpec
 from recombine.training import Ensemble, fit
 
 ALLOWED = 15.0
-"""Seconds that a training may take on two slow cores with nothing else to do."""
+"""Seconds allowed for a training on two slow, otherwise idle cores."""
 
 
 def in_page(page: Any, stripes: bool, seed: int) -> tuple[float, float]:
-    """Seconds in the page, and the share of held-out bumps in place."""
+    """Train in the page, and return the seconds and the share of held-out bumps in place."""
     page.locator("#training-seed").fill(str(seed))
-    page.locator("#training-stripes").set_checked(stripes)
+    page.locator("#training-isolated").set_checked(stripes)
     page.locator("#training-run").click()
     while not page.evaluate("window.training.run?.done ?? false"):
         page.wait_for_timeout(50)
@@ -41,7 +41,7 @@ def in_page(page: Any, stripes: bool, seed: int) -> tuple[float, float]:
 
 
 def by_torch(spec: RunSpec) -> float:
-    """Seconds that torch takes."""
+    """Train with torch and return the seconds."""
     ensemble = Ensemble([spec], torch.device("cpu"))
     state, began = ensemble.initial(), time.perf_counter()
     for _ in fit(ensemble, state):
@@ -50,7 +50,7 @@ def by_torch(spec: RunSpec) -> float:
 
 
 def main() -> None:
-    """Train, and print a table."""
+    """Train in both and print a table."""
     from playwright.sync_api import sync_playwright
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -63,7 +63,8 @@ def main() -> None:
         chromium = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
         page = chromium.new_page()
         page.goto(path.as_uri())
-        for spec in (LIVE, LIVE_STRIPES):
+        live = PAPER.training_panel.spec
+        for spec in (live, live.replace(task=live.task.replace(isolated=True))):
             for seed in range(seeds):
                 seconds, share = in_page(page, spec.task.isolated, seed)
                 within = "within" if seconds <= ALLOWED else "over"

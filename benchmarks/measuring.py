@@ -1,8 +1,8 @@
-"""Stage profiles of networks measured one by one, beside all of them in one batch.
+"""Time to measure stage profiles one network at a time, compared with all networks in one batch.
 
     python -m benchmarks.measuring --members 32
 
-One run, one device, ratios to the first column. On a CPU studies measure one by one.
+Ratios are within one run on one device. On a CPU, studies measure one network at a time.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ DECODERS = ("cnn", "mlp", "low_rank")
 
 
 def profiles(batches: Sequence[Batch]) -> None:
-    """What is timed."""
+    """Measure the batches; this is what is timed."""
     for batch in batches:
         stage_profile(batch)
 

@@ -1,10 +1,10 @@
-"""How fast: the engine beside a plain loop and beside the machine's measured limits, in one run.
+"""Speed of the engine, compared with a plain loop and with the machine's measured limits, in one run.
 
     python -m benchmarks.performance --device cpu --out results/performance/cpu.json
     python -m benchmarks.performance --from results/performance/cpu.json --write docs/performance.md
 
-Parts: engine, kernels, members, growth, geometry, store, precision, cp. A record is JSON; parts are added to those that
-its file has. `--write` fills the marked blocks of a document (engine_NAME, … with the record's name) from records.
+Parts: engine, kernels, members, growth, geometry, store, precision, cp. Records are JSON files; new parts are merged
+into an existing file. `--write` fills the marked blocks of a document (engine_NAME, … for a record called NAME).
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ GROWTH: dict[str, tuple[int, ...]] = {
 FACTORS = ("x=28", "y=28", "intensity=4", "size=0.75..1.5..4", "orientation=6")
 GROWTH_MEMBERS = 32
 CPU_CASES = ("CNN depth 4", "CNN, quick preset", "MLP", "low-rank")
-"""What two cores can time in minutes."""
+"""Cases that take two cores only minutes."""
 POINTS_MEMORY = {"cpu": 256 << 20, "cuda": 8 << 30}
 STORED_RUNS = 64
 CPU_ROUNDS = 3
@@ -58,9 +58,9 @@ class Setting:
     device: torch.device
     precision: str
     processes: int
-    """One-thread processes, on a CPU."""
+    """Number of single-threaded processes on a CPU."""
     steps: int
-    """Steps that are timed, of each way; slow ways take fewer."""
+    """Steps to time for each method; slow ones take fewer."""
     say: Say
 
 
@@ -68,7 +68,7 @@ def measure(
     device: torch.device, parts: Sequence[str], *, precision: str | None = None, steps: int | None = None,
     processes: int | None = None, say: Say = lambda line: None,
 ) -> dict[str, Any]:  # fmt: skip
-    """The record of some parts, with the machine's limits and where it was measured.
+    """Measure some parts, and return a record with the machine's limits and provenance.
 
     Parameters
     ----------
@@ -77,17 +77,17 @@ def measure(
     parts
         Any of `PARTS`.
     precision
-        Arithmetic of our networks. Default: the device's.
+        Numerical precision. Default: the device's default.
     steps
-        Steps that are timed of each way. Default: 256 on a GPU, 12 on a CPU.
+        Steps to time for each method. Default: 256 on a GPU, 12 on a CPU.
     processes
-        One-thread processes on a CPU. Default: one per core.
+        Number of single-threaded processes on a CPU. Default: one per core.
     say
-        Takes a line on every result.
+        Called with a line for every result.
 
     Returns
     -------
-    `provenance`, `limits` and one entry per part, of plain numbers and texts.
+    `provenance`, `limits` and one entry per part, as plain numbers and strings.
     """
     precision = precision or DEFAULT_PRECISION[device.type]
     steps = steps or (256 if device.type == "cuda" else 12)
@@ -102,7 +102,7 @@ def measure(
 
 
 def engine(setting: Setting, limits: dict[str, float]) -> list[dict[str, Any]]:
-    """Every case: a plain loop, a single graphed network, ours; and the least it could take."""
+    """Time every case as a plain loop, as a single graphed network and in our engine, and compute the floor."""
     names = CASES if setting.device.type == "cuda" else CPU_CASES
     return [_case(CASES[name], setting, limits) for name in names]
 
@@ -113,7 +113,7 @@ def _case(case: Case, setting: Setting, limits: dict[str, float]) -> dict[str, A
     graphed = graphed_seconds(plain_spec, setting.device, min(setting.steps, 100)) if gpu else None
     loops = [PlainLoop(plain_spec, setting.device, workers) for workers in (WORKERS, 0)]
     rounds: list[tuple[float, float, Timed]] = []
-    for _ in range(1 if gpu else CPU_ROUNDS):  # in turn: a shared machine is faster at one time than at another
+    for _ in range(1 if gpu else CPU_ROUNDS):  # alternating, since the speed of a shared machine varies
         plain, lone = (loop.seconds(setting.steps) for loop in loops)
         ours = (
             timed(spec, case.members, setting.device, setting.steps)
@@ -139,24 +139,24 @@ def _case(case: Case, setting: Setting, limits: dict[str, float]) -> dict[str, A
 
 
 def _median_of(times: Sequence[Timed]) -> Timed:
-    """The one in the middle, by seconds."""
+    """Return the median by seconds."""
     return sorted(times, key=lambda one: one.seconds)[len(times) // 2]
 
 
 def kernels(setting: Setting, limits: dict[str, float]) -> list[dict[str, Any]]:
-    """The engine with and without each of our kernels."""
+    """Time the engine with and without each kernel."""
     return compare_kernels(setting.device, setting.precision, setting.steps, setting.say)
 
 
 def members(setting: Setting, limits: dict[str, float]) -> list[dict[str, Any]]:
-    """One recipe, by the number of members that train together."""
+    """Time one recipe by the number of members that train together."""
     spec = CASES["CNN depth 4"].spec(setting.precision)
     counts = MEMBERS if setting.device.type == "cuda" else (1, 2, 4)
     return _rows(setting, "members", [(count, spec, count, _steps(setting, count)) for count in counts])
 
 
 def growth(setting: Setting, limits: dict[str, float]) -> list[dict[str, Any]]:
-    """One recipe, by size, number of factors, depth and width, and by steps."""
+    """Time one recipe by size, number of factors, depth, width and steps."""
     count = GROWTH_MEMBERS if setting.device.type == "cuda" else 1
     base = CASES["CNN depth 4"].spec(setting.precision)
     rows = []
@@ -168,7 +168,7 @@ def growth(setting: Setting, limits: dict[str, float]) -> list[dict[str, Any]]:
 
 
 def _grown(base: RunSpec, axis: str, value: int) -> RunSpec:
-    """The recipe with another size, number of factors, depth or width."""
+    """Return the recipe with another size, number of factors, depth or width."""
     if axis == "size":
         return base.replace(task=base.task.replace(size=value))
     if axis == "factors":
@@ -181,8 +181,11 @@ def _steps(setting: Setting, count: int) -> int:
 
 
 def _rows(setting: Setting, axis: str, timings: list[tuple[int, RunSpec, int, int]]) -> list[dict[str, Any]]:
-    """Along an axis: values, with spec, members and steps of each. On a CPU they are timed in turn, several times:
-    the medians of a machine that is slow for a while are then still comparable."""
+    """Time specs along an axis, each with its value, members and steps.
+
+    On a CPU they are timed alternately several times, so that medians stay comparable if the machine is slow for a
+    while.
+    """
     rounds = [
         [timed(spec, count, setting.device, steps) for _, spec, count, steps in timings]
         for _ in range(1 if setting.device.type == "cuda" else CPU_ROUNDS)
@@ -196,7 +199,7 @@ def _rows(setting: Setting, axis: str, timings: list[tuple[int, RunSpec, int, in
 
 
 def geometry(setting: Setting, limits: dict[str, float]) -> dict[str, float]:
-    """The exact metric tensor of every stage at every point, beside a forward pass."""
+    """Time the exact metric tensor of every stage at every point, and a forward pass."""
     spec, device = RunSpec(), setting.device
     module, points = spec.module().to(device), spec.task.grid.points.to(device)
 
@@ -221,7 +224,7 @@ def geometry(setting: Setting, limits: dict[str, float]) -> dict[str, float]:
 
 
 def store(setting: Setting, limits: dict[str, float]) -> dict[str, float]:
-    """Runs per second through the store: small ones written, served again, and verified."""
+    """Measure how many small runs per second the store writes, loads and verifies."""
     small = RunSpec(task=BumpTask(size=8, training="draws:16"), decoder="mlp:width=8:depth=1", recipe=Recipe(steps=1))
     specs = small.seeds(range(STORED_RUNS))
     with tempfile.TemporaryDirectory() as folder:
@@ -243,12 +246,12 @@ def store(setting: Setting, limits: dict[str, float]) -> dict[str, float]:
 
 
 def precision(setting: Setting, limits: dict[str, float]) -> dict[str, Any]:
-    """Whether a precision can be told from float32 by its errors."""
+    """Test whether a precision can be distinguished from float32 by its errors."""
     return compare_precisions(setting.device, setting.say)
 
 
 def cp(setting: Setting, limits: dict[str, float]) -> dict[str, Any]:
-    """Sums of products of many outputs, at once and one after another."""
+    """Time CP decompositions of many outputs, at once and one at a time."""
     return compare_decompositions(setting.device, setting.say)
 
 
@@ -257,19 +260,19 @@ PARTS: dict[str, Callable[[Setting, dict[str, float]], Any]] = {
     "precision": precision, "cp": cp,
 }  # fmt: skip
 USUAL = ("engine", "kernels", "members", "growth", "geometry", "store")
-"""Without the precision test, which trains whole networks, and without what is no training at all."""
+"""The default: without the precision test, which trains whole networks, and without cp, which is not about training."""
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("parts", nargs="*", help=f"{', '.join(PARTS)}; by default all but precision and cp")
+    parser.add_argument("parts", nargs="*", help=f"{', '.join(PARTS)}; default: all but precision and cp")
     parser.add_argument("--device", default="auto", choices=DEVICES)
     parser.add_argument("--precision", choices=("float32", "tf32", "bf16"))
-    parser.add_argument("--steps", type=int, help="steps that are timed; times are scaled to whole trainings")
-    parser.add_argument("--processes", type=int, help="one-thread processes on a CPU; by default one per core")
-    parser.add_argument("--out", type=Path, help="file for the record")
-    parser.add_argument("--from", dest="source", type=Path, nargs="+", help="records to write from, measuring nothing")
-    parser.add_argument("--write", type=Path, help="document whose marked blocks are filled")
+    parser.add_argument("--steps", type=int, help="steps to time; times are extrapolated to whole trainings")
+    parser.add_argument("--processes", type=int, help="single-threaded processes on a CPU (default: one per core)")
+    parser.add_argument("--out", type=Path, help="JSON file for the record")
+    parser.add_argument("--from", dest="source", type=Path, nargs="+", help="use these records instead of measuring")
+    parser.add_argument("--write", type=Path, help="document whose marked blocks to fill")
     words = parser.parse_args()
     if unknown := set(words.parts) - set(PARTS):
         parser.error(f"unknown parts: {', '.join(sorted(unknown))}")
@@ -289,7 +292,7 @@ def main() -> None:
 
 
 def write_document(path: Path, records: dict[str, dict[str, Any]]) -> None:
-    """Fill a document's marked blocks from records, and draw a picture of each into `images` beside it."""
+    """Fill a document's marked blocks from records, and draw a figure of each into `images` beside it."""
     text = path.read_text()
     for name, record in records.items():
         for block, content in performance_blocks(record, name).items():

@@ -1,6 +1,6 @@
-"""Today's way: one network of torch's own layers, a DataLoader with workers, eager steps, `loss.item()`.
+"""The plain training loop: one network of torch's own layers, a DataLoader with workers, eager steps, `loss.item()`.
 
-And its step as a CUDA graph.
+Also the same network's step as a CUDA graph.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ WARM_UP_STEPS = 3
 
 
 def plain_module(spec: RunSpec) -> nn.Module:
-    """The spec's network from torch's own layers; decoders that are written so already are taken as they are."""
+    """Return the spec's network built from torch's own layers; most decoders already are."""
     if isinstance(spec.decoder, CNN):
         return PublishedCNN(spec.decoder, spec.interface)
     if isinstance(spec.decoder, Transformer):
@@ -32,7 +32,7 @@ def plain_module(spec: RunSpec) -> nn.Module:
 
 
 class PublishedCNN(nn.Module):
-    """Transposed convolutions from a pixel on."""
+    """Transposed convolutions, starting from one pixel."""
 
     def __init__(self, decoder: CNN, interface: Interface) -> None:
         super().__init__()
@@ -67,7 +67,7 @@ class PublishedTransformer(nn.Module):
 
 
 def plain_loss(module: nn.Module, spec: RunSpec, inputs: Tensor, targets: Tensor) -> Tensor:
-    """The recipe's loss of one network."""
+    """Return the recipe's loss for one network."""
     loss = functional.mse_loss(module(inputs), targets)
     if isinstance(module, StagedDecoder) and spec.decoder.penalised:
         penalties = module.penalties()
@@ -76,13 +76,13 @@ def plain_loss(module: nn.Module, spec: RunSpec, inputs: Tensor, targets: Tensor
 
 
 def first_batch(spec: RunSpec, device: torch.device) -> tuple[Tensor, Tensor]:
-    """A batch of the spec's examples."""
+    """Return a batch of the spec's examples."""
     examples = spec.task.examples(spec.task.training_values(spec.seed)[: spec.recipe.batch])
     return examples.inputs.to(device), examples.targets.to(device)
 
 
 class PlainLoop:
-    """The loop of a spec, as one would write it."""
+    """The usual training loop for a spec."""
 
     def __init__(self, spec: RunSpec, device: torch.device, workers: int = WORKERS) -> None:
         self.spec, self.device = spec, device
@@ -100,7 +100,7 @@ class PlainLoop:
         )  # fmt: skip
 
     def steps_of_an_epoch(self) -> Iterator[float]:
-        """One pass over the training set, step by step; each one's loss."""
+        """Train for one epoch, and yield the loss of each step."""
         for inputs, targets in self.loader:
             self.optimiser.zero_grad()
             loss = plain_loss(self.module, self.spec, inputs.to(self.device), targets.to(self.device))
@@ -109,11 +109,11 @@ class PlainLoop:
             yield loss.item()
 
     def epoch(self) -> float:
-        """One pass over the training set; the mean loss."""
+        """Train for one epoch, and return the mean loss."""
         return sum(self.steps_of_an_epoch()) / self.steps_per_epoch
 
     def seconds(self, steps: int) -> float:
-        """Seconds that a whole training takes, from at least `steps` steps after the first ones."""
+        """Return the seconds of a whole training, extrapolated from at least `steps` steps after a warm-up."""
         began, done, warm = time.perf_counter(), 0, min(WARM_UP_STEPS, self.steps_per_epoch - 1)
         while done - warm < steps:
             for _ in self.steps_of_an_epoch():
@@ -126,7 +126,7 @@ class PlainLoop:
 
 
 def graphed_seconds(spec: RunSpec, device: torch.device, steps: int) -> float:
-    """Seconds that a whole training of one network takes when its step is a CUDA graph, with torch's own AdamW."""
+    """Return the seconds of a whole training of one network whose step is a CUDA graph, with torch's AdamW."""
     module = plain_module(spec).to(device)
     optimiser = torch.optim.AdamW(
         module.parameters(), lr=spec.recipe.lr, weight_decay=spec.recipe.weight_decay, fused=True, capturable=True

@@ -1,4 +1,4 @@
-"""Which precision cannot be told from strict float32: whole trainings, the same seeds, two-sample tests of errors."""
+"""Which precisions are indistinguishable from strict float32: two-sample tests of errors after whole trainings."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from recombine.tasks import BumpTask
 SEEDS = 32
 SCORES = ("id_mse", "ood_mse")
 LEVEL = 0.05
-"""Told apart when any test, over scores and tests (Bonferroni), has a smaller p."""
+"""Significance level, divided by the number of scores and tests (Bonferroni)."""
 TESTS: dict[str, Callable[[np.ndarray, np.ndarray], float]] = {
     "Kolmogorov–Smirnov": lambda a, b: float(stats.ks_2samp(a, b).pvalue),
     "Mann–Whitney": lambda a, b: float(stats.mannwhitneyu(a, b).pvalue),
     "Ansari–Bradley": lambda a, b: float(stats.ansari(a - np.median(a), b - np.median(b)).pvalue),
 }
-"""Distribution, location and spread, of log10 errors."""
+"""Tests of the distribution, location and scale of log10 errors."""
 
 
 def compare_precisions(
@@ -60,9 +60,9 @@ def _number(score: float | None) -> float:
 
 
 def told_apart(reference: dict[str, list[float]], other: dict[str, list[float]]) -> dict[str, Any]:
-    """p-values of all tests of all scores, and whether any is small enough, for so many of them.
+    """Return the p-values of all tests and scores, and whether any is significant after correction.
 
-    Losing networks, to divergence or to errors that are NaN, is a difference too.
+    Networks lost to divergence or NaN errors count as a difference too.
     """
     values: dict[str, dict[str, float]] = {}
     for score in SCORES:

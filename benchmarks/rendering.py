@@ -1,10 +1,10 @@
-"""How long images take to draw, beside the fewest passes over memory that could make them.
+"""Time to draw images, compared with writing them to memory once.
 
     python -m benchmarks.rendering --threads 2
 
-Sprites of all shapes in colour, 10 000 images of 64² unless told otherwise, in batches; values and images in float32.
-Processor seconds are of all threads together, and tell on a machine that others use too. The last column is the time
-over that of writing as many numbers once (a multiplication of what is there already).
+Sprites of all shapes in colour, by default 10 000 images of 64², in batches; values and images are float32. Processor
+seconds add up all threads, and are meaningful even on a shared machine. The last column is the time relative to writing
+as many numbers once (multiplying an existing array).
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from recombine.tasks import BallsTask, BumpsTask, SpriteTask, Task
 from recombine.training import device_name, resolve_device
 
 ALLOWED = 1.0
-"""Seconds that 10 000 images of one sprite may take on two cores."""
+"""Seconds allowed for 10 000 images of one sprite on two cores."""
 
 
 def tasks(size: int) -> dict[str, Task]:
-    """What is drawn."""
+    """Return the tasks to draw."""
     six = "shape=7,scale=5,rotation=24,x=8,y=8,hue=6"
     two = "shape=7,scale=5,x=8,y=8,hue=3,shape2=7,x2=8,y2=8"
     return {
@@ -39,13 +39,13 @@ def tasks(size: int) -> dict[str, Task]:
 
 
 def draw(task: Task, values: Tensor, batch: int) -> None:
-    """What is timed: every batch is drawn, and none kept."""
+    """Draw every batch and discard it; this is what is timed."""
     for part in values.split(batch):
         task.render(part)
 
 
 def processor_seconds(task: Task, values: Tensor, batch: int) -> float:
-    """Of all threads, drawing everything once."""
+    """Return the processor seconds of all threads for drawing everything once."""
     began = time.process_time()
     draw(task, values, batch)
     return time.process_time() - began
@@ -62,7 +62,7 @@ def main() -> None:
     words = parser.parse_args()
     torch.set_num_threads(words.threads)
     device = resolve_device(words.device)
-    columns = ("", "seconds", "processor seconds", "images a second", "over writing once")
+    columns = ("", "seconds", "processor seconds", "images per second", "relative to writing once")
     table = Table(*columns, title=f"{words.images} images, {device_name(device)}")
     times = {}
     for name, task in tasks(words.size).items():

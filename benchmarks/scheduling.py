@@ -1,4 +1,4 @@
-"""What a cluster's machinery costs: the same runs by one worker of a Dask cluster, and by this process.
+"""Overhead of a Dask task: the same runs on a cluster with one worker and in this process.
 
 python -m benchmarks.scheduling
 """
@@ -17,14 +17,14 @@ from recombine.tasks import BumpTask
 
 TASKS = 40
 WARM = 4
-"""Runs before the clock starts: the worker imports torch with the first."""
+"""Warm-up runs: the worker imports torch with the first."""
 MINUTE = 60.0
 
 
 def main() -> None:
-    """Seconds of a task on a cluster of one worker and of the same run here, and their difference.
+    """Print the seconds per run on a cluster with one worker and in this process, and their difference.
 
-    Each run is of a program of its own, so that each is a task of its own: sent, trained, saved, answered and checked.
+    No two runs can train together, so each is a separate task: sent, trained, saved, returned and checked.
     """
     with tempfile.TemporaryDirectory() as folder:
         here, there = Path(folder) / "here", Path(folder) / "there"
@@ -44,7 +44,7 @@ def main() -> None:
 
 
 def _specs(count: int, steps: int) -> list[RunSpec]:
-    """Runs of a step or two, no two of which can train together."""
+    """Return runs of a step or two, no two of which can train together."""
     task = BumpTask(size=8, training="draws:16")
     recipes = [Recipe(steps=steps, batch=4 + number) for number in range(count)]
     return [RunSpec(task=task, decoder="mlp:width=8:depth=1", recipe=recipe) for recipe in recipes]

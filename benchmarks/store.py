@@ -1,9 +1,9 @@
-"""A store of many runs: how long it takes to list, query and scan it, to add a run, and how much memory that needs.
+"""Time and memory to list, query and scan a store of many runs, and to add a run.
 
     python -m benchmarks.store --runs 100000 --folder FOLDER
 
-Runs are synthetic: small files, written without flushing, all of them whole. Every question is asked in a process of
-its own, as a command would ask it; the first listing, which makes the index, is timed too.
+Runs are synthetic: complete, but with small files, written without flushing. Every operation runs in a separate
+process, as a command would; the first listing, which builds the index, is timed too.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ if TYPE_CHECKING:
     from recombine.specs import RunSpec
 
 LIMITS = {"list": 3.0, "where": 3.0, "scan": 2.0, "add": 0.020}
-"""Seconds, of which adding is per run; listing is timed as a command, with the start of its process."""
+"""Limits in seconds; for adding, per run. Listing is timed as a command, including process start."""
 COMMANDS = {"list": [], "where": ["--where", "encoding == 'bump' and depth >= 4"]}
 """Arguments of `recombine runs list`."""
 MEMORY = 500
-"""MB of a process."""
+"""Limit on the memory of a process in MB."""
 ADDED = 20
 
 
 def written(store: Store, spec: RunSpec, number: int, shared: dict[str, bytes]) -> None:
-    """A whole run, put in place without flushing."""
+    """Write a complete run without flushing."""
     result = {
         "status": "done", "scores": dict.fromkeys(SCORES, number / 1e6), "steps": 100,
         "provenance": {"finished": 1.7e9 + number},
@@ -51,7 +51,7 @@ def written(store: Store, spec: RunSpec, number: int, shared: dict[str, bytes]) 
 
 
 def specs(count: int) -> list[RunSpec]:
-    """Encodings × depths × widths × seeds. Imports torch, which listing does not."""
+    """Return specs of encodings × depths × widths × seeds. This imports torch, which listing does not."""
     from recombine.decoders import CNN
     from recombine.specs import RunSpec
     from recombine.tasks import BumpTask
@@ -67,11 +67,11 @@ def specs(count: int) -> list[RunSpec]:
 
 
 def ask(question: str, path: Path, count: int) -> None:
-    """Answer one question in this process, and print seconds and megabytes."""
+    """Run one operation in this process, and print seconds and megabytes."""
     import numpy as np
 
     began = time.perf_counter()
-    if question == "index":  # the first listing makes it
+    if question == "index":  # the first listing builds it
         assert len(Store(path).table()) == count
     elif question in COMMANDS:
         from recombine.cli import main
@@ -83,7 +83,7 @@ def ask(question: str, path: Path, count: int) -> None:
     elif question == "load":
         assert 0 < len(Store(path).table("task.encoding == 'bump' and seed < 500")) < count
     else:
-        import torch  # noqa: F401  # which a process that trains has
+        import torch  # noqa: F401  # a training process has it loaded
 
         store, more = Store(path), specs(count + ADDED)[count:]
         result = {"status": "done", "scores": dict.fromkeys(SCORES, 0.5), "steps": 1, "provenance": {"finished": 2e9}}
@@ -99,7 +99,7 @@ def ask(question: str, path: Path, count: int) -> None:
 
 
 def _peak_megabytes() -> float:
-    """The most memory that this process had; what the system says otherwise counts the process that started it."""
+    """Return the peak memory of this process; `getrusage` would include that of the process that started it."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) / 1024
 
@@ -107,7 +107,9 @@ def _peak_megabytes() -> float:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=100_000)
-    parser.add_argument("--folder", type=Path, help="Where the store is made, or is. Default: a temporary folder.")
+    parser.add_argument(
+        "--folder", type=Path, help="Folder of the store, new or existing. Default: a temporary folder."
+    )
     parser.add_argument("--ask", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.ask:

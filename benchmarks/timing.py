@@ -1,4 +1,4 @@
-"""The engine's own time, the machine's measured limits, and the least that a step must do: operations and bytes."""
+"""Timing of the engine, measured limits of the machine, and the minimum operations and bytes of a step."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ from recombine.training.fit import LONGEST_SPAN, Stepper
 SIDE = {"cuda": 8192, "cpu": 2048}
 COPIED_BYTES = {"cuda": 2**32, "cpu": 2**28}
 WIDTHS = {"float32": 4, "tf32": 4, "bf16": 2}
-"""Bytes of a number in each precision."""
+"""Bytes per number in each precision."""
 OPTIMISER_BYTES = 28
-"""AdamW, per parameter: gradient, weight and two moments are read, the last three written, in float32."""
+"""AdamW, per parameter in float32: reads gradient, weight and two moments, and writes the last three."""
 ACTIVATION_PASSES = 4
-"""A stage's values are written and read again going back, and so is their gradient."""
+"""A stage's values are written once and read in the backward pass, and so are their gradients."""
 
 
 @dataclass(frozen=True)
 class Timed:
-    """One ensemble."""
+    """Timing of one ensemble."""
 
     seconds: float
-    """A model's whole training: steps times the time of a step, shared among members."""
+    """Seconds of a whole training per model: steps times the time of a step, divided by the number of members."""
     step: float
-    """Seconds of a step of all members."""
+    """Seconds per step of all members."""
     setup: float
     peak: int
     """Peak bytes of device memory (GPU only)."""
@@ -57,7 +57,7 @@ def timed(spec: RunSpec, members: int, device: torch.device, steps: int) -> Time
 
 
 def seconds_per_step(stepper: Stepper, steps: int) -> float:
-    """Of all members, over so many steps."""
+    """Return the seconds per step of all members, over some steps."""
     began, left = time.perf_counter(), steps
     while left:
         span = min(left, LONGEST_SPAN)
@@ -67,7 +67,7 @@ def seconds_per_step(stepper: Stepper, steps: int) -> float:
 
 
 def timed_in_processes(spec: RunSpec, processes: int, steps: int) -> Timed:
-    """The same on a CPU, in so many processes of one thread each, all at once: how sweeps run there."""
+    """Time steps on a CPU in several single-threaded processes at once, which is how sweeps run there."""
     context = multiprocessing.get_context("spawn")
     with context.Manager() as manager, context.Pool(processes) as pool:
         start = manager.Barrier(processes)
@@ -86,7 +86,7 @@ def _alone(spec: str, steps: int, start: Any) -> Timed:
 
 
 def median_seconds(action: Callable[[], object], device: torch.device, repeats: int = 10) -> float:
-    """Median time of an action, after two for warming up."""
+    """Return the median time of an action, after two warm-up calls."""
     times = []
     for _ in range(repeats + 2):
         began = time.perf_counter()
@@ -98,7 +98,7 @@ def median_seconds(action: Callable[[], object], device: torch.device, repeats: 
 
 
 def product_rate(device: torch.device, precision: str) -> float:
-    """Operations per second of a large matrix product of random numbers."""
+    """Return the operations per second of a large matrix product of random numbers."""
     side = SIDE[device.type]
     dtype = torch.bfloat16 if precision == "bf16" else torch.float32
     left, right = torch.randn(2, side, side, device=device).to(dtype)
@@ -107,7 +107,7 @@ def product_rate(device: torch.device, precision: str) -> float:
 
 
 def copy_rate(device: torch.device) -> float:
-    """Bytes per second, read and written, of a large copy."""
+    """Return the bytes per second, read and written, of a large copy."""
     source = torch.ones(COPIED_BYTES[device.type] // 4, device=device)
     target = torch.empty_like(source)
     return 2 * COPIED_BYTES[device.type] / median_seconds(lambda: target.copy_(source), device)
@@ -115,19 +115,19 @@ def copy_rate(device: torch.device) -> float:
 
 @dataclass(frozen=True)
 class Work:
-    """The least that one step of one network does."""
+    """Minimum work of one step of one network."""
 
     operations: int
     moved: int
-    """Bytes."""
+    """Bytes read and written."""
 
     def floor(self, product: float, copy: float) -> float:
-        """Seconds, at given rates."""
+        """Return the minimum seconds at given rates."""
         return max(self.operations / product, self.moved / copy)
 
 
 def work_of(spec: RunSpec) -> Work:
-    """Counted on a step of the decoder's own module, on no device at all."""
+    """Count the work of a step of the decoder's module, on the meta device."""
     module = spec.module().to("meta")
     inputs, targets = first_batch(spec, torch.device("meta"))
     with FlopCounterMode(display=False) as counter:

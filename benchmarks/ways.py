@@ -1,8 +1,8 @@
-"""Members on a CPU one after the other, as the engine trains them there, beside all of them batched.
+"""Training members on a CPU one after the other, as the engine does, compared with batching them.
 
     python -m benchmarks.ways --members 8
 
-One run, one machine, ratios to the first column. `benchmarks.performance` times the engine beside others.
+Ratios are within one run on one machine. `benchmarks.performance` compares the engine with a plain loop.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ DEFAULT_CASES = ("CNN depth 4", "CNN, quick preset", "MLP", "low-rank")
 
 
 def seconds_per_step(case: Case, members: int, steps: int, batched: bool) -> float:
-    """Of one member."""
+    """Return the seconds per step of one member."""
     ensemble = Ensemble(case.spec("float32").seeds(range(members)), torch.device("cpu"))
     ensemble.batched = batched
     stepper = Stepper(ensemble, ensemble.initial())
@@ -38,7 +38,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=3)
     parser.add_argument("--case", nargs="+", default=DEFAULT_CASES, choices=list(CASES))
     words = parser.parse_args()
-    columns = ("", "in turn, ms per step", "batched, ms per step", "batched is faster by")
+    columns = ("", "one by one, ms per step", "batched, ms per step", "speed-up of batching")
     table = Table(*columns, title="one member on a CPU")
     for name in words.case:
         turn, batched = (seconds_per_step(CASES[name], words.members, words.steps, way) for way in (False, True))

@@ -1,4 +1,4 @@
-"""How the site is built: `make docs`, or `python -m sphinx -W docs build/docs`. Nothing is taken from a network."""
+"""Configuration of the site: `make docs`, or `python -m sphinx -W docs build/docs`. No network is needed."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ extensions = [
 ]
 exclude_patterns = ["**.ipynb_checkpoints"]
 templates_path: list[str] = []
-default_role = "literal"  # a name in single backquotes, in docstrings
+default_role = "literal"  # single backquotes in docstrings
 highlight_language = "text"
 
 html_theme = "furo"
@@ -40,7 +40,7 @@ html_copy_source = False
 html_show_sourcelink = False
 html_math_renderer = "mathml"
 
-autodoc_typehints = "none"  # said in Parameters
+autodoc_typehints = "none"  # they are in the Parameters
 autodoc_member_order = "bysource"
 autodoc_default_options = {"members": True}
 napoleon_google_docstring = False
@@ -50,13 +50,13 @@ napoleon_custom_sections = ["Conventions"]
 
 myst_enable_extensions = ["colon_fence", "dollarmath"]
 myst_heading_anchors = 4
-myst_update_mathjax = False  # formulas need no script
-nb_execution_mode = "cache"  # notebooks are stored without outputs; one that did not change is not run again
+myst_update_mathjax = False  # formulas are MathML and need no script
+nb_execution_mode = "cache"  # notebooks have no stored outputs; only changed ones are run again
 nb_execution_cache_path = str(HERE.parent / "build" / "notebooks")
-nb_execution_in_temp = True  # they write runs and reports where they are
+nb_execution_in_temp = True  # they write runs and reports to the current folder
 nb_execution_timeout = 600
 nb_execution_raise_on_error = True
-nb_ipywidgets_js: dict[str, dict[str, str]] = {}  # which would come from a network
+nb_ipywidgets_js: dict[str, dict[str, str]] = {}  # these would be loaded from a network
 
 copybutton_prompt_text = r">>> |\.\.\. |\$ "
 copybutton_prompt_is_regexp = True

@@ -1,4 +1,4 @@
-"""Draws docs/images/tasks.png: a row of images for every task, pixel by pixel.
+"""Draw docs/images/tasks.png: a row of images for every task, pixel by pixel.
 
 python docs/contact_sheet.py
 """
@@ -19,20 +19,20 @@ from recombine.tasks import BallsTask, BumpsTask, BumpTask, RotationTask, Sprite
 
 COLUMNS = 14
 TILE, GAP, MARGIN, DPI = 64, 4, 108, 100
-"""Pixels: of an image, between two, and on the left of all; and pixels of an inch."""
+"""Pixels of an image, between two images and in the left margin, and pixels per inch."""
 SHOWN = Path(__file__).parent / "images" / "tasks.png"
 
 
 @dataclass(frozen=True)
 class Row:
-    """Images of one task: of some values, or of random grid points."""
+    """Images of one task: at given values, or at random grid points."""
 
     title: str
     task: Task
     values: torch.Tensor | None = None
 
     def tiles(self) -> np.ndarray:
-        """The images side by side, enlarged by a whole number, with colour as the last axis."""
+        """Return the images side by side, enlarged by an integer factor, with colour as the last axis."""
         points, generator = self.task.grid.points, torch.Generator().manual_seed(1)
         drawn = torch.randint(len(points), (COLUMNS,), generator=generator)
         images = self.task.render(points[drawn] if self.values is None else self.values).numpy()
@@ -48,19 +48,19 @@ class Row:
 
 
 def swept(task: Task) -> torch.Tensor:
-    """Values of the only factor, one per image, from the lowest to the highest."""
+    """Return values of the only factor, one per image, from lowest to highest."""
     (factor,) = task.grid.factors
     return torch.linspace(factor.low, factor.high, COLUMNS, dtype=torch.float64)[:, None]
 
 
 def sweep(name: str, factor: str, **fields: object) -> Row:
-    """Sprites of which one quantity varies."""
+    """Return a row of sprites in which one quantity varies."""
     task = SpriteTask(size=TILE, factors=factor, holdout="none", **fields)
     return Row(f"sprites\n{name}", task, swept(task))
 
 
 def rows() -> list[Row]:
-    """What is shown, from the paper's task on."""
+    """Return the rows of the sheet, the paper's task first."""
     paper, turned = BumpTask(sigma=1.5), RotationTask(angles=COLUMNS, holdout="none")
     alone = torch.cat([paper.grid.points[::59], paper.isolated_values()[3::8]])[-COLUMNS:]
     five = BumpsTask(sigma=2.0, factors="x=5..22..8,y=5..22..8,size=1..2..4,intensity=4,orientation=6", holdout="none")
@@ -83,7 +83,7 @@ def rows() -> list[Row]:
 
 
 def contact_sheet(chosen: list[Row]) -> Figure:
-    """Every row's images, with its title on the left."""
+    """Draw every row of images with its title on the left."""
     width, height = MARGIN + COLUMNS * (TILE + GAP), len(chosen) * (TILE + GAP)
     figure = Figure(figsize=(width / DPI, height / DPI), dpi=DPI)
     for place, row in enumerate(chosen):

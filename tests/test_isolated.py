@@ -77,7 +77,7 @@ def test_a_value_that_is_never_trained_has_no_mean_and_no_example():
     holdout = "center:3:4:factors=angle"
     task = RotationTask(size=8, angles=12, digits=2, holdout=holdout, isolated=True)
     assert shown(task.isolated_values())[2:] == [((1, 30.0 * k),) for k in range(12) if k not in (3, 4)]
-    with pytest.raises(InvalidValue, match="to take a mean over"):
+    with pytest.raises(InvalidValue, match="that may be trained on"):
         task.images(torch.tensor([[NAN, 90.0]], dtype=torch.float64))
     stripes = BumpTask(size=6, holdout="center:2:3:factors=x", allow_unseen=True, isolated=True)
     assert len(stripes.isolated_values()) == 12, "a stripe can be drawn without the other factor"

@@ -13,6 +13,7 @@ from recombine.encodings import ENCODINGS
 from recombine.errors import InvalidValue
 from recombine.holdouts import HOLDOUTS, Pattern
 from recombine.records import added_defaults
+from recombine.reproduction.installed import PRESETS
 from recombine.specs import Recipe, RunSpec
 from recombine.store.summary import flattened
 from recombine.tasks import TASKS, BumpTask, Task
@@ -134,6 +135,11 @@ def test_mistakes_name_the_field(fields, field):
     assert caught.value.field == field
     assert str(caught.value).startswith(f"{field} must be ")
     assert isinstance(caught.value, ValueError)
+
+
+def test_an_empty_list_is_named_in_plain_words():
+    with pytest.raises(InvalidValue, match="depths must be a list of at least 1 value"):
+        PRESETS["quick"].changed(["depths="])
 
 
 def test_a_mistake_can_be_pickled():

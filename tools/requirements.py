@@ -1,10 +1,10 @@
-"""Print requirements of pyproject.toml, one a line, for pip: as they are, or the lowest version that each allows.
+"""Print requirements from pyproject.toml for pip, one per line: as written, or the lowest allowed version of each.
 
-    python tools/requirements.py release            those of an extra
+    python tools/requirements.py release            the requirements of an extra
     python tools/requirements.py --lowest project dask test=ranges
 
-`project` are the dependencies of the package itself. With `--lowest`, `>=X` becomes `==X`: a bound names a version that
-exists. `NAME=ranges` leaves an extra as it is.
+`project` stands for the dependencies of the package itself. With `--lowest`, `>=X` becomes `==X`, so every lower bound
+must be an existing version. `NAME=ranges` leaves an extra unchanged.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ REQUIREMENT = re.compile(r"(?P<name>[\w.-]+)(?P<extras>\[[\w, -]+\])?\s*(?P<vers
 
 
 def requirements(project: dict[str, Any], group: str) -> list[str]:
-    """The requirements of `project` itself or of an extra, with those of the extras that it names."""
+    """Return the requirements of `project` or of an extra, including those of the extras it refers to."""
     extras = project["optional-dependencies"]
     if group != "project" and group not in extras:
         raise SystemExit(f"extra must be one of project, {', '.join(extras)}, got {group!r}")
@@ -40,7 +40,7 @@ def _expanded(project: dict[str, Any], lines: list[str]) -> Iterator[str]:
 
 
 def lowest(line: str) -> str:
-    """A requirement with the lowest version that it allows.
+    """Return a requirement with its lowest allowed version.
 
     >>> lowest("pydantic>=2.8,<3")
     'pydantic==2.8'
@@ -50,12 +50,12 @@ def lowest(line: str) -> str:
     match = REQUIREMENT.fullmatch(line)
     bounds = re.findall(r">=\s*([\w.]+)", match["versions"]) if match else []
     if match is None or len(bounds) != 1:
-        raise SystemExit(f"requirement must be one with a lower bound, as 'numpy>=1.26', got {line!r}")
+        raise SystemExit(f"requirement must have a lower bound, such as 'numpy>=1.26', got {line!r}")
     return f"{match['name']}{match['extras'] or ''}=={bounds[0]}{match['marker'] or ''}"
 
 
 def main(words: list[str]) -> None:
-    """Print what the words ask for."""
+    """Print the requirements named on the command line."""
     project = tomllib.loads(PYPROJECT.read_text(encoding="utf-8"))["project"]
     is_lowest = "--lowest" in words
     for word in words:

@@ -1,7 +1,4 @@
-"""The reference of the command line, made from the commands themselves when the site is built.
-
-The line `<!-- commands -->` of a page is replaced by it.
-"""
+"""Replaces the line `<!-- commands -->` of a page with the command-line reference, generated from the commands."""
 
 from __future__ import annotations
 
@@ -12,12 +9,12 @@ MARK = "<!-- commands -->"
 
 
 def reference() -> str:
-    """Every command with its flags, as Markdown with headings from the second level on."""
+    """Return every command with its flags as Markdown, with headings from the second level on."""
     from recombine.cli import app
 
     text = app.generate_docs(output_format="markdown")
-    text = text[text.index("\n## recombine ") :]  # the title and a table of contents, which pages have anyway
-    text = text.replace("<!--", "&lt;!--")  # marks of blocks, which are spoken of
+    text = text[text.index("\n## recombine ") :]  # drop the title and table of contents
+    text = text.replace("<!--", "&lt;!--")  # help texts that mention block marks
     return re.sub(r"^Example: (recombine .*)$", r"```sh\n\1\n```", text, flags=re.MULTILINE)
 
 

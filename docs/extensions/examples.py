@@ -1,4 +1,4 @@
-"""Examples without the blank line that ends them for doctest."""
+"""Removes the blank line at the end of examples, which only doctest needs."""
 
 from __future__ import annotations
 
@@ -13,6 +13,6 @@ def _trim(app: Any, document: str, source: list[str]) -> None:
 
 
 def setup(app: Any) -> dict[str, bool]:
-    """Register it with Sphinx."""
+    """Register the filter with Sphinx."""
     app.connect("source-read", _trim)
     return {"parallel_read_safe": True}

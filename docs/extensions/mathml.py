@@ -1,4 +1,4 @@
-"""Formulas as MathML, which browsers draw themselves: no script, no font and no network."""
+"""Renders formulas as MathML, which browsers display without scripts, fonts or a network."""
 
 from __future__ import annotations
 

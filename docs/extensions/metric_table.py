@@ -1,4 +1,4 @@
-"""The table of registered stage metrics in docs/metrics.md; `python docs/extensions/metric_table.py` updates it."""
+"""Update the table of stage metrics in docs/metrics.md: `python docs/extensions/metric_table.py`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ HEADINGS = ("column of `diagnose`", "in studies", "axes", "what it is", "paper",
 
 
 def markdown() -> str:
-    """All columns of the registered metrics as a Markdown table."""
+    """Return all columns of the registered metrics as a Markdown table."""
     rows = [HEADINGS, ("---",) * len(HEADINGS)]
     rows += [_row(metric, column) for metric in STAGE_METRICS.values() for column in metric.columns]
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)
@@ -27,7 +27,7 @@ def _row(metric: StageMetric, column: Column) -> tuple[str, ...]:
 
 
 def updated(text: str) -> str:
-    """A document with the table between its two marks replaced."""
+    """Return the document with the table between its two marks replaced."""
     before, _, rest = text.partition(BEGIN)
     _, _, after = rest.partition(END)
     return f"{before}{BEGIN}\n{markdown()}\n{END}{after}"

@@ -1,7 +1,4 @@
-"""The tutorials' table of contents: every notebook of the folder, those named here first and in this order.
-
-The line `<!-- notebooks -->` of a page is replaced by it.
-"""
+"""Replaces the line `<!-- notebooks -->` of a page with a table of contents of the notebooks in its folder."""
 
 from __future__ import annotations
 
@@ -17,11 +14,11 @@ FIRST = (
     "add_a_decoder",
     "my_own_data",
 )
-"""In the order in which one learns."""
+"""These come first, in this order; the rest follow alphabetically."""
 
 
 def contents(folder: Path) -> str:
-    """A toctree of the notebooks in a folder; nothing where there are none."""
+    """Return a toctree of the notebooks in a folder, or an empty string."""
     names = {path.stem for path in folder.glob("*.ipynb")}
     ordered = [name for name in FIRST if name in names] + sorted(names - {*FIRST})
     return "\n".join(["```{toctree}", ":hidden:", ":maxdepth: 1", "", *ordered, "```"]) if ordered else ""

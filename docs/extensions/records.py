@@ -1,8 +1,7 @@
-"""Docstrings as the API reference shows them.
+"""Adapts docstrings for the API reference.
 
-Fields of records are among their Parameters, and are not listed again as attributes; constants of modules are left out.
-Bars are those of absolute values, and no substitutions of reStructuredText. A colon in what is said of an attribute is
-a colon, and does not end a type.
+Fields of records are listed among the Parameters, not again as attributes, and module constants are left out. Bars mean
+absolute values, not reStructuredText substitutions. A colon in the description of an attribute does not end a type.
 """
 
 from __future__ import annotations
@@ -21,12 +20,11 @@ QUOTED = re.compile(r"(`[^`]*`)")
 
 @cache
 def field_names() -> frozenset[str]:
-    """Fields of all public records and dataclasses."""
+    """Return the field names of all public records and dataclasses."""
     names: set[str] = {"kind"}
-    for module in (recombine, recombine.metrics):
-        for thing in (getattr(module, name) for name in module.__all__):
-            names |= {*getattr(thing, "model_fields", ()), *getattr(thing, "_fields", ())}
-            names |= {own.name for own in dataclasses.fields(thing)} if dataclasses.is_dataclass(thing) else set()
+    for thing in (*(getattr(recombine, name) for name in recombine.__all__), *vars(recombine.metrics).values()):
+        names |= {*getattr(thing, "model_fields", ()), *getattr(thing, "_fields", ())}
+        names |= {own.name for own in dataclasses.fields(thing)} if dataclasses.is_dataclass(thing) else set()
     return frozenset(names)
 
 
@@ -40,7 +38,7 @@ def _skip(app: Any, what: str, name: str, thing: Any, skip: bool, options: Any) 
 def _signature(
     app: Any, what: str, name: str, thing: Any, options: Any, signature: str | None, returns: str | None
 ) -> tuple[str | None, None]:
-    """A record's fields by name alone; their types and defaults are among Parameters."""
+    """Show a record's fields by name only; types and defaults are among the Parameters."""
     if not (isinstance(thing, type) and issubclass(thing, Frozen)):
         return signature and signature.replace("<function <lambda>>", "…"), None
     fields = [field for field in thing.model_fields if field != "kind"]
@@ -50,7 +48,7 @@ def _signature(
 
 def _as_written(app: Any, what: str, name: str, thing: Any, options: Any, lines: list[str]) -> None:
     if what in {"attribute", "property", "data"}:
-        lines.insert(0, "")  # where a type would be looked for
+        lines.insert(0, "")  # napoleon looks for a type in the first line
     for at, line in enumerate(lines):
         if "|" in line and not line.lstrip().startswith((">>>", "...")):
             parts = QUOTED.split(line)
@@ -59,8 +57,8 @@ def _as_written(app: Any, what: str, name: str, thing: Any, options: Any, lines:
 
 
 def setup(app: Any) -> dict[str, bool]:
-    """Register all of it with Sphinx."""
+    """Register the hooks with Sphinx."""
     app.connect("autodoc-skip-member", _skip)
     app.connect("autodoc-process-signature", _signature)
-    app.connect("autodoc-process-docstring", _as_written, priority=400)  # before sections are read
+    app.connect("autodoc-process-docstring", _as_written, priority=400)  # before napoleon reads the sections
     return {"parallel_read_safe": True}

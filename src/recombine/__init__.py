@@ -5,8 +5,8 @@
 >>> runs = rc.train(specs)
 >>> for row in rc.summarize(runs): print(row.label, row.scores["ood_over_blank"].mean)
 
-The public names are the list in `__init__.pyi`. Each is imported when first used, so that `import recombine` and the
-command line start at once.
+`__init__.pyi` lists the public names. Each is imported when first used, so that `import recombine` and the command line
+start fast.
 """
 
 from __future__ import annotations

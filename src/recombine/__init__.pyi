@@ -1,4 +1,4 @@
-# The public names, and where each is defined: the one list that Python, editors and type checkers read.
+# The public names, read by Python, editors and type checkers.
 
 from .comparison import Comparison as Comparison
 from .comparison import compare as compare

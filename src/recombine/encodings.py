@@ -1,20 +1,12 @@
-"""Encodings: the value of one factor to the activity of its own neurons (§3.1 of the paper).
+"""Encodings: from the value of a factor to the activity of its neurons (§3.1 of the paper).
 
-Each factor is coded by itself, so every encoding is disentangled by construction. One encoding codes all factors, or
-each has its own (`mixed`). Codes are differentiable in the value except `onehot`. Population codes work on the
-factor's *position* (0 … count − 1), so that any factor can be coded, whatever its values; `rate` is the value itself.
-`polar` and `circular` go by the factor's form: an angle has the same code after a full period.
+Each factor has its own neurons, so every encoding is disentangled by construction. All factors share one encoding, or
+each has its own (`mixed:x=(bump:variance=3):shape=onehot`). All codes but `onehot` are differentiable in the value.
+Population codes use the factor's *position* (0 … count − 1), whatever its values; `rate` is the value itself. `polar`
+and `circular` codes of an angle are periodic.
 
-A factor that is **absent** (an isolated-factor example shows only one) has a block of zeros. Only population codes
-can say "absent": for `rate` zero is a value like any other.
-
-Encodings can be mixed per factor, by name:
-
->>> mixed = ENCODINGS.parse("mixed:x=(bump:variance=3):shape=onehot")
-
-A factor that is not named is coded by its form: numbers as bumps, categories one-hot, angles as bumps on the circle.
-A task writes all of them out, so that its spec names the code of every factor; where all are the same encoding, the
-spec has that one.
+An **absent** factor, as in an isolated-factor example, has an all-zero code. Only population codes can express that:
+for `rate`, zero is an ordinary value.
 """
 
 from __future__ import annotations
@@ -34,7 +26,7 @@ from recombine.records import Registry, Variant
 
 
 class Encoding(Variant):
-    """Value of a factor to its code.
+    """Maps the value of a factor to its code.
 
     Examples
     --------
@@ -48,32 +40,32 @@ class Encoding(Variant):
     population: ClassVar[bool] = True
     """Whether an absent factor can be told from a present one."""
     differentiable: ClassVar[bool] = True
-    """Whether the code varies smoothly with the value, and real-valued factors can be coded."""
+    """Whether the code is differentiable in the value, and defined between the factor's values."""
 
     def size(self, factor: Factor) -> int:
-        """How many neurons code the factor: one for each of its values, unless a subclass says otherwise."""
+        """Return the number of neurons. Default: one per value."""
         return factor.count
 
     @abstractmethod
     def code(self, values: Float[Tensor, "*shape"], factor: Factor) -> Float[Tensor, "*shape neuron"]:
-        """The code of each value."""
+        """Return the code of each value."""
 
     def present(self, values: Float[Tensor, "*shape"], factor: Factor) -> Float[Tensor, "*shape neuron"]:
-        """The code of each value, with zeros where the value is NaN: the factor is absent there."""
-        if not self.population:
-            if bool(torch.isnan(values).any()):
-                raise InvalidValue("encoding", self.kind, "a population code, since the data leave factors absent")
-            return self.code(values, factor)
+        """Return the code of each value, zero where the value is NaN because the factor is absent."""
         absent = torch.isnan(values)
+        if not self.population:
+            if bool(absent.any()):
+                raise InvalidValue("encoding", self.kind, "a population code, since some factors are absent")
+            return self.code(values, factor)
         code = self.code(torch.where(absent, torch.full_like(values, factor.low), values), factor)
         return torch.where(absent[..., None], torch.zeros_like(code), code)
 
     def of(self, factor: Factor) -> Encoding:
-        """The encoding of this factor: itself, unless encodings are mixed."""
+        """Return the encoding of this factor: itself, unless encodings are mixed."""
         return self
 
     def resolved(self, grid: FactorGrid) -> Encoding:
-        """The same encoding with what follows the factors' forms written out."""
+        """Return the encoding with defaults that depend on the factors written out."""
         return self
 
 
@@ -81,8 +73,10 @@ ENCODINGS: Registry[Encoding] = Registry("encoding", Encoding)
 AnyEncoding = Annotated[SerializeAsAny[Encoding], BeforeValidator(ENCODINGS.parse)]
 
 
-def _neurons(factor: Factor, like: Tensor) -> Tensor:
-    return torch.arange(factor.count, dtype=like.dtype, device=like.device)
+def _distances(values: Tensor, factor: Factor) -> Tensor:
+    """Return the distance of each value's position from the neurons 0 … count − 1."""
+    neurons = torch.arange(factor.count, dtype=values.dtype, device=values.device)
+    return factor.position(values)[..., None] - neurons
 
 
 @ENCODINGS.register
@@ -102,13 +96,12 @@ class Bump(Encoding):
     """s², in squared neuron spacings (the encoding-width study uses 1, 3, … 11)."""
 
     def code(self, values: Float[Tensor, "*shape"], factor: Factor) -> Float[Tensor, "*shape neuron"]:
-        distance = _neurons(factor, values) - factor.position(values)[..., None]
-        return torch.exp(-(distance**2) / (2 * self.variance))
+        return torch.exp(-(_distances(values, factor) ** 2) / (2 * self.variance))
 
 
 @ENCODINGS.register
 class OneHot(Encoding):
-    """1 at neuron k = v, 0 elsewhere; defined at the factor's own values only.
+    """1 at neuron k = v, 0 elsewhere; defined only at the factor's values.
 
     Examples
     --------
@@ -125,15 +118,15 @@ class OneHot(Encoding):
         position = factor.position(values)
         if bool(((position - position.round()).abs() > 1e-6).any()):
             raise InvalidValue("encoding", self.kind, "another encoding: real-valued factors have no one-hot code")
-        if bool(((position < -0.5) | (position > factor.count - 0.5)).any()):
-            beyond = values[(position < -0.5) | (position > factor.count - 0.5)][0].item()
-            raise InvalidValue(f"values of {factor.name}", beyond, f"{factor.low:g} to {factor.high:g}")
-        return (_neurons(factor, values) == position.round()[..., None]).to(values.dtype)
+        beyond = values[(position < -0.5) | (position > factor.count - 0.5)]
+        if len(beyond):
+            raise InvalidValue(f"values of {factor.name}", beyond[0].item(), f"{factor.low:g} to {factor.high:g}")
+        return (_distances(values, factor).round() == 0).to(values.dtype)
 
 
 @ENCODINGS.register
 class Rate(Encoding):
-    """The scalar itself: one neuron per factor.
+    """The value itself: one neuron per factor.
 
     Examples
     --------
@@ -147,7 +140,7 @@ class Rate(Encoding):
     kind: Literal["rate"] = "rate"
     population: ClassVar[bool] = False
     scale: Literal["raw", "unit"] = "raw"
-    """`raw`: the factor's value as it is (pixels; the published scripts). `unit`: scaled to [−1, 1]."""
+    """`raw`: the raw value (pixels in the published scripts). `unit`: scaled to [−1, 1]."""
 
     def size(self, factor: Factor) -> int:
         return 1
@@ -174,7 +167,7 @@ class Ramp(Encoding):
     kind: Literal["ramp"] = "ramp"
 
     def code(self, values: Float[Tensor, "*shape"], factor: Factor) -> Float[Tensor, "*shape neuron"]:
-        return (factor.position(values)[..., None] - _neurons(factor, values) + 0.5).clamp(0.0, 1.0)
+        return (_distances(values, factor) + 0.5).clamp(0.0, 1.0)
 
 
 @ENCODINGS.register
@@ -191,9 +184,9 @@ class Positional(Encoding):
 
     kind: Literal["positional"] = "positional"
     pairs: Annotated[int, Field(ge=1, le=4096)] = 8
-    """Frequencies, each as a sine and a cosine."""
+    """Number of frequencies, each with a sine and a cosine."""
     base: Annotated[float, Field(gt=1, le=1e12)] = 10000.0
-    """Ratio of the wavelength past the last to the first."""
+    """Ratio of the longest to the shortest wavelength, if one more frequency followed."""
 
     def size(self, factor: Factor) -> int:
         return 2 * self.pairs
@@ -206,10 +199,9 @@ class Positional(Encoding):
 
 @ENCODINGS.register
 class Polar(Encoding):
-    """(cos θ, sin θ) of a factor that is an angle; any other factor is one-hot over its positions.
+    """(cos θ, sin θ) of an angle; other factors have a one-hot code, interpolated linearly between their values.
 
-    Between two positions the one-hot code passes linearly from one neuron to the next, so that it has a derivative.
-    An absent angle is (0, 0), which is no point of the circle.
+    The interpolation makes the code differentiable. An absent angle is (0, 0), which is not on the circle.
 
     Examples
     --------
@@ -229,16 +221,14 @@ class Polar(Encoding):
         if factor.form == "angle":
             angle = factor.radians(values)
             return torch.stack([angle.cos(), angle.sin()], dim=-1)
-        distance = _neurons(factor, values) - factor.position(values)[..., None]
-        return (1 - distance.abs()).clamp(min=0.0)
+        return (1 - _distances(values, factor).abs()).clamp(min=0.0)
 
 
 @ENCODINGS.register
 class Circular(Encoding):
-    """A bump that goes round the circle: `exp((cos(θ − θ_k) − 1) / s²)`, with θ_k the angle of neuron k.
+    """A bump on the circle: `exp((cos(θ − θ_k) − 1) / s²)`, with θ_k the angle of neuron k.
 
-    Near its top it is the Gaussian of `bump`, but it is smooth all round and the same after a full period. A factor
-    that is no angle has a `bump` code.
+    Close to the Gaussian of `bump` near its peak, but periodic and smooth. Other factors have a `bump` code.
 
     Examples
     --------
@@ -263,12 +253,12 @@ class Circular(Encoding):
 
 
 DEFAULTS: dict[Form, Encoding] = {"number": Bump(), "category": OneHot(), "angle": Circular()}
-"""The encoding of a factor that none is given for, by its form."""
+"""Default encodings by form of the factor."""
 
 
 @ENCODINGS.register
 class Mixed(Encoding):
-    """One encoding by factor name, as `mixed:x=bump:angle=polar`; by the factor's form where none is given.
+    """One encoding per factor, as `mixed:x=bump:angle=polar`; factors not named get the default of their form.
 
     Examples
     --------
@@ -289,11 +279,21 @@ class Mixed(Encoding):
     def _parse_parts(cls, fields: Any) -> Any:
         if not isinstance(fields, dict):
             return fields
-        return {name: value if name == "kind" else _part(name, value) for name, value in fields.items()}
+        parts = dict(fields)
+        for name in [own for own in fields if own != "kind"]:
+            try:
+                parts[name] = ENCODINGS.parse(fields[name])
+            except InvalidValue as error:
+                inner = error.field.partition(".")[2]
+                field = ".".join(filter(None, ("encoding", name, inner)))
+                raise InvalidValue(field, error.value, error.allowed) from None
+            if isinstance(parts[name], Mixed):
+                raise InvalidValue(f"encoding.{name}", str(parts[name]), "an encoding that is not mixed")
+        return parts
 
     @property
     def parts(self) -> dict[str, Encoding]:
-        """The encodings that are given, by factor name."""
+        """The given encodings, by factor name."""
         return dict(self.__pydantic_extra__ or {})
 
     def __str__(self) -> str:
@@ -308,23 +308,21 @@ class Mixed(Encoding):
     def resolved(self, grid: FactorGrid) -> Encoding:
         for name, part in self.parts.items():
             if name not in grid.names:
-                raise InvalidValue(f"encoding.{name}", str(part), f"encodings of the factors {listed(grid.names)}")
+                raise InvalidValue(f"encoding.{name}", str(part), f"an encoding of one of {listed(grid.names)}")
         parts = {factor.name: self.of(factor) for factor in grid.factors}
         first = next(iter(parts.values()))
         if all(part == first for part in parts.values()):
             return first
-        if "kind" in parts:  # which says what the encoding is, and so cannot name a part of it
-            raise InvalidValue("factors", "kind", "another name of the factor, or the same encoding for all factors")
+        if "kind" in parts:  # the field that names the encoding
+            raise InvalidValue("factors", "kind", "a factor of another name, or the same encoding for all factors")
         return type(self)(**parts)
 
     @property
     def population(self) -> bool:  # type: ignore[override]
-        """Whether all of them can say that a factor is absent."""
         return all(part.population for part in self.parts.values())
 
     @property
     def differentiable(self) -> bool:  # type: ignore[override]
-        """Whether all of them vary smoothly with the value."""
         return all(part.differentiable for part in self.parts.values())
 
     def size(self, factor: Factor) -> int:
@@ -335,14 +333,3 @@ class Mixed(Encoding):
 
     def present(self, values: Float[Tensor, "*shape"], factor: Factor) -> Float[Tensor, "*shape neuron"]:
         return self.of(factor).present(values, factor)
-
-
-def _part(name: str, value: Any) -> Encoding:
-    try:
-        part = ENCODINGS.parse(value)
-    except InvalidValue as error:
-        inner = error.field.partition(".")[2]
-        raise InvalidValue(".".join(filter(None, ("encoding", name, inner))), error.value, error.allowed) from None
-    if isinstance(part, Mixed):
-        raise InvalidValue(f"encoding.{name}", str(part), "an encoding of one factor")
-    return part

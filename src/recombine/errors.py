@@ -1,7 +1,4 @@
-"""One family of exceptions, and one line for each mistake: "width must be at least 1, got 0".
-
-The command line prints that line and exits with code 2; in Python it is the exception's text.
-"""
+"""Exceptions, with one-line messages such as "width must be at least 1, got 0"."""
 
 from __future__ import annotations
 
@@ -10,15 +7,15 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 LONGEST = 80
-"""Characters of an offending value, and of a field's name, that a message repeats."""
-NAMED_FAILURES = 5
-"""Failed runs that a message names."""
+"""Maximum length of a quoted value or field name."""
 LONGEST_REASON = 160
-"""Characters of another library's error that a message repeats."""
+"""Maximum length of another library's message."""
+NAMED_FAILURES = 5
+"""Maximum number of failed runs in a message."""
 
 
 class RecombineError(Exception):
-    """Base of everything this package raises on purpose.
+    """Base class of this package's exceptions.
 
     Examples
     --------
@@ -32,16 +29,16 @@ class RecombineError(Exception):
 
 
 class InvalidValue(RecombineError, ValueError):
-    """A field or an argument has a value that it cannot have.
+    """An invalid value of a field or argument.
 
     Parameters
     ----------
     field
-        Which field or argument.
+        Name of the field or argument.
     value
-        What was given.
+        The invalid value.
     allowed
-        What it must be, in words that follow "must be".
+        What it must be, to follow "must be" in the message.
 
     Examples
     --------
@@ -59,12 +56,12 @@ class InvalidValue(RecombineError, ValueError):
         self.allowed = allowed
         super().__init__(f"{shortened(field)} must be {allowed}, got {_quoted(value)}")
 
-    def __reduce__(self) -> tuple[Any, ...]:  # pickled where it leaves a worker process
+    def __reduce__(self) -> tuple[Any, ...]:  # for pickling in worker processes
         return type(self), (self.field, self.value, self.allowed)
 
 
 class StoreError(RecombineError):
-    """The store cannot be used: unreadable, foreign, full, damaged.
+    """A store that cannot be used: unreadable, foreign, full or damaged.
 
     Examples
     --------
@@ -80,18 +77,18 @@ class StoreError(RecombineError):
 
 
 class StoreFull(StoreError):
-    """The store's disk has no room left; with room, the same call goes on."""
+    """The store's disk is full."""
 
 
 class RunsFailed(RecombineError):
-    """Runs that were put aside, each with its reason, after all others had finished.
+    """Some runs failed; all others were completed.
 
     Parameters
     ----------
     reasons
-        By key of a run, why it failed.
+        Reason of each failure, by key of the run.
     runs
-        How many runs were asked for.
+        Total number of runs.
 
     Examples
     --------
@@ -107,17 +104,17 @@ class RunsFailed(RecombineError):
         more = len(self.reasons) - len(named)
         others = f" and {more} more" if more else ""
         super().__init__(
-            f"runs: {len(self.reasons)} of {runs} failed and were put aside, the others are in the store: "
-            f"{listed(named)}{others}; the same command tries them again"
+            f"{len(self.reasons)} of {runs} runs failed: {listed(named)}{others}; the others are in the store, and "
+            "the same command retries the failed ones"
         )
 
 
 class Interrupted(RecombineError):
-    """Stopped by the user; what was done is in the store."""
+    """Stopped by the user; completed runs are in the store."""
 
 
 class DeviceError(RecombineError):
-    """The device is absent, or cannot do what a spec needs.
+    """The device does not exist or does not support the spec.
 
     Examples
     --------
@@ -128,37 +125,37 @@ class DeviceError(RecombineError):
 
 
 def _quoted(value: object) -> str:
-    """The value as a message repeats it: `repr`, on one line, shortened; of an array its kind and shape."""
+    """Return the value for a message: its `repr` on one line, shortened, or the type and shape of an array."""
     if getattr(value, "shape", ()) and hasattr(value, "dtype"):
         return f"{type(value).__name__} {value.dtype} {tuple(value.shape)}"  # type: ignore[attr-defined]
     return shortened(repr(value))
 
 
 def shortened(text: str, longest: int = LONGEST) -> str:
-    """The text on one line, or its beginning and its end: of a path and of a field in a file, the end says most."""
+    """Return the text on one line; a long one loses its middle, since the end of a path matters most."""
     text = " ".join(text.split())
     head = longest // 3
     return text if len(text) <= longest else f"{text[:head]}…{text[head + 1 - longest :]}"
 
 
 def reason_of(error: BaseException | None) -> str:
-    """What somebody else's error says, on one line: its type and text, shortened."""
+    """Return the type and text of another library's error on one line, shortened."""
     text = " ".join(f"{type(error).__name__}: {error}".split()).removesuffix(":")
     return text if len(text) <= LONGEST_REASON else text[: LONGEST_REASON - 1] + "…"
 
 
 def listed(names: Iterable[object]) -> str:
-    """Names as a message lists them."""
+    """Return names separated by commas."""
     return ", ".join(str(name) for name in names) or "nothing"
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """Up to three known names that are spelt much like a name, as a message lists them; none where none is."""
+    """Return up to three known names with a similar spelling, separated by commas."""
     return ", ".join(difflib.get_close_matches(name, list(known), n=3))
 
 
 def typed(value: object) -> str:
-    """The value as a flag takes it: `none`, `true`, `6,6`, `0,1;3,4`, `(center:low=2)`."""
+    """Return the value as a flag takes it: `none`, `true`, `6,6`, `0,1;3,4`, `(center:low=2)`."""
     if value is None:
         return "none"
     if isinstance(value, bool):
@@ -172,21 +169,21 @@ def typed(value: object) -> str:
 
 
 def from_pydantic(error: Any, fields: Iterable[str]) -> InvalidValue:
-    """The first complaint of a pydantic `ValidationError` as one line of ours, in shorter words than pydantic's.
-
-    `fields` are the names the model has, for the message about a name it does not have.
-    """
+    """Return the first error of a pydantic `ValidationError` as an `InvalidValue`; `fields` are the model's."""
     first = error.errors(include_url=False)[0]
     kind, context = first["type"], first.get("ctx", {})
-    if isinstance(context.get("error"), InvalidValue):  # raised by a validator or a nested record, and wrapped
+    if isinstance(context.get("error"), InvalidValue):  # raised by a validator or a nested record
         return context["error"]
-    field = str(first["loc"][0]) if first["loc"] else str(error.title)  # what follows are positions and union tags
+    field = str(first["loc"][0]) if first["loc"] else str(error.title)  # the rest are positions and union tags
     if kind == "extra_forbidden":
         return InvalidValue("field", field, f"one of {listed(fields)}")
     if kind == "missing":
         return InvalidValue(field, None, "given")
-    said = first["msg"].removeprefix("Input should be ")
-    if said.startswith("a valid "):
-        said = said.split(",")[0].replace("a valid integer", "an integer").replace("a valid ", "a ")
-    said = said.replace("greater than or equal to", "at least").replace("less than or equal to", "at most")
-    return InvalidValue(field, first["input"], said)
+    if kind in ("too_short", "too_long"):
+        bound = f"at least {context['min_length']}" if kind == "too_short" else f"at most {context['max_length']}"
+        return InvalidValue(field, first["input"], f"a list of {bound} values")
+    allowed = first["msg"].removeprefix("Input should be ")
+    if allowed.startswith("a valid "):
+        allowed = allowed.split(",")[0].replace("a valid integer", "an integer").replace("a valid ", "a ")
+    allowed = allowed.replace("greater than or equal to", "at least").replace("less than or equal to", "at most")
+    return InvalidValue(field, first["input"], allowed)

@@ -1,8 +1,8 @@
-"""Files: read only where they are regular files, written whole or not at all.
+"""Reading of regular files, and atomic writing.
 
-Every file of a user's or of a store goes through here. A file is written under a temporary name, flushed, then renamed;
-while it is written its writer holds the kernel's lock on it, so that what a killed process left behind can be told
-from what another process is writing. Whatever the operating system refuses becomes one line.
+A file is written under a temporary name, flushed, then renamed. Its writer holds a lock on it meanwhile, so that files
+that a killed process left behind can be told from those that another process is writing. Errors of the operating system
+become one-line messages.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ if TYPE_CHECKING:
 
 FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP}
-"""Error numbers of a file system that has no file locks."""
+"""Errors of file systems without file locks."""
 ALLOWED = (
     (FULL, "a directory on a disk with room left"),
     ({errno.EACCES, errno.EPERM, errno.EROFS}, "a path that can be read and written"),
     ({errno.ENOTDIR, errno.EEXIST, errno.EISDIR}, "a directory, or a path where one can be made"),
     (NO_LOCKS, "a directory on a file system with file locks"),
 )
-"""What a path must be, by the operating system's reason to refuse it."""
+"""What a path must be, by error number."""
 TEMPORARY = re.compile(r"\.(?P<name>.+)\.\d+(-[0-9a-f]+)?")
-"""Names under which files are written: `.NAME.PROCESS-RANDOM`."""
+"""Names of temporary files: `.NAME.PROCESS-RANDOM`."""
 
 
 class NotRegular(OSError):
-    """A path that is not a regular file: a folder, a link, a pipe, a device."""
+    """The path is not a regular file but a folder, link, pipe or device."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(errno.EINVAL, "not a regular file", str(path))
@@ -50,20 +50,19 @@ class NotRegular(OSError):
 
 @contextmanager
 def one_line_errors(path: Path, field: str = "store") -> Iterator[None]:
-    """Turn the operating system's refusals into one line about the field that gave the path."""
+    """Turn errors of the operating system into one-line messages about the field that holds the path."""
     try:
         yield
     except NotRegular:
         raise StoreError(f"{field} must be a regular file, got {str(path)!r}") from None
     except OSError as error:
-        allowed = next((words for numbers, words in ALLOWED if error.errno in numbers), "a path that exists and works")
-        reason = os.strerror(error.errno) if error.errno else str(error)
+        allowed = next((words for numbers, words in ALLOWED if error.errno in numbers), "a usable path")
         kind = StoreFull if error.errno in FULL else StoreError
-        raise kind(f"{field} must be {allowed}, got {str(path)!r} ({reason})") from None
+        raise kind(f"{field} must be {allowed}, got {str(path)!r} ({error.strerror or error})") from None
 
 
 def open_regular(path: Path, *, follow: bool = False) -> int:
-    """A descriptor for reading a regular file; never waits for a pipe, and follows a link only if `follow` says so."""
+    """Open a regular file for reading; never blocks on a pipe, and follows links only with `follow`."""
     flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | (0 if follow else os.O_NOFOLLOW)
     try:
         descriptor = os.open(path, flags)
@@ -78,53 +77,52 @@ def open_regular(path: Path, *, follow: bool = False) -> int:
 
 
 def read(path: Path, *, follow: bool = False) -> bytes:
-    """All of a regular file; `OSError` otherwise."""
+    """Return the content of a regular file; raises `OSError`."""
     with os.fdopen(open_regular(path, follow=follow), "rb") as file:
         return file.read()
 
 
 def read_given(path: Path, field: str) -> bytes:
-    """All of a file that a user named, through links too; what is wrong with it is one line about the field."""
+    """Return the content of a file that a user named, following links."""
     try:
         return read(path, follow=True)
     except OSError as error:
-        reason = os.strerror(error.errno) if error.errno and not isinstance(error, NotRegular) else error.strerror
-        raise InvalidValue(field, str(path), f"a readable file ({reason})") from None
+        raise InvalidValue(field, str(path), f"a readable file ({error.strerror})") from None
 
 
 def read_array(path: Path, field: str) -> numpy.ndarray:
-    """The one array of a `.npy` file, in this machine's byte order."""
+    """Return the array of a `.npy` file, in native byte order."""
     import numpy
 
     try:
         array = numpy.load(io.BytesIO(read_given(path, field)), allow_pickle=False)
     except InvalidValue:
         raise
-    except Exception as error:  # numpy parses the header as Python: syntax, memory, recursion may all go wrong there
+    except Exception as error:  # numpy evaluates the header as Python, which may raise anything
         reason = reason_of(error)
-        if "allow_pickle" in reason:  # numpy's advice to load it unsafely
-            reason = "it holds Python objects, or something else than an array"
-        raise InvalidValue(field, str(path), f"a whole .npy file ({reason})") from error
+        if "allow_pickle" in reason:  # numpy advises to load it unsafely
+            reason = "it contains Python objects, or is not an array"
+        raise InvalidValue(field, str(path), f"an intact .npy file ({reason})") from error
     if not isinstance(array, numpy.ndarray):
         raise InvalidValue(field, str(path), "a .npy file with one array, not an .npz archive")
     return array.astype(array.dtype.newbyteorder("="), copy=False)
 
 
 def as_numbers(array: numpy.ndarray, field: str) -> numpy.ndarray:
-    """The array as finite float64 numbers, which hold whole numbers, extended precision and truth values alike."""
+    """Return an array of real numbers or booleans as float64; all values must be finite."""
     import numpy
 
     if array.dtype.kind not in "biuf":
         raise InvalidValue(field, f"an array of {array.dtype}", "an array of real numbers")
-    with numpy.errstate(over="ignore"):  # what float64 cannot hold becomes infinite, and is refused as such
+    with numpy.errstate(over="ignore"):  # overflow gives infinity, which is refused below
         numbers = numpy.ascontiguousarray(array, dtype=numpy.float64)
     if not numpy.isfinite(numbers).all():
         raise InvalidValue(field, "NaN or infinity", "finite numbers only")
-    return numbers.reshape(array.shape)  # `ascontiguousarray` gives a lone number an axis
+    return numbers.reshape(array.shape)  # `ascontiguousarray` makes scalars 1-D
 
 
 def parsed_json(content: bytes | str) -> Any:
-    """The value of a JSON text; `ValueError` for anything else, however deep."""
+    """Return the value of a JSON text; raises `ValueError`, also if it is nested too deeply."""
     try:
         return json.loads(content)
     except RecursionError:
@@ -132,12 +130,12 @@ def parsed_json(content: bytes | str) -> Any:
 
 
 def write(path: Path, content: bytes, field: str = "store") -> None:
-    """Write a file so that it holds all of the content or does not exist."""
+    """Write a file atomically."""
     write_parts(path, [content], field)
 
 
 def write_parts(path: Path, parts: Iterable[bytes | memoryview], field: str = "store") -> None:
-    """Write a file, part by part, so that it holds all of them or does not exist."""
+    """Write a file atomically, part by part."""
     with one_line_errors(path, field):
         temporary = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}")
         try:
@@ -155,8 +153,7 @@ def write_parts(path: Path, parts: Iterable[bytes | memoryview], field: str = "s
 
 
 def fill_folder(folder: Path, contents: Mapping[str, bytes]) -> None:
-    """Write the files of a new folder that nobody reads yet, and flush them: all are written before the first flush,
-    so that a disk takes them together."""
+    """Write the files of a new folder; all are written before the first flush, so that the disk takes them together."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
     with ExitStack() as files:
         opened = []
@@ -171,7 +168,7 @@ def fill_folder(folder: Path, contents: Mapping[str, bytes]) -> None:
 
 
 def _created(path: Path) -> int:
-    """A descriptor of a new file under the kernel's lock, still there once the lock is held."""
+    """Create and lock a file; it still exists once the lock is held."""
     while True:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
         try:
@@ -182,34 +179,23 @@ def _created(path: Path) -> int:
                 raise
         if os.fstat(descriptor).st_nlink:
             return descriptor
-        os.close(descriptor)  # somebody took it for abandoned before we had the lock
+        os.close(descriptor)  # another process took it for abandoned before it was locked
 
 
 def remove_abandoned(folder: Path, ours: Callable[[str], bool]) -> None:
-    """Delete temporary files in a folder that killed processes left; what cannot be deleted stays.
-
-    `ours` says which final names are this package's.
-    """
+    """Delete temporary files that killed processes left in a folder, if `ours` accepts their final names."""
     with suppress(OSError):
         for path in sorted(folder.iterdir()):
             match = TEMPORARY.fullmatch(path.name)
-            if match is not None and ours(match["name"]):
-                with suppress(OSError):
-                    _remove_unlocked(path)
-
-
-def _remove_unlocked(path: Path) -> None:
-    """Delete a file that nobody is writing; its writer, if there is one after all, sees that it is gone."""
-    descriptor = open_regular(path)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)  # refused while it is being written
-        path.unlink()
-    finally:
-        os.close(descriptor)
+            if match is None or not ours(match["name"]):
+                continue
+            with suppress(OSError), os.fdopen(open_regular(path), "rb") as file:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # fails while it is being written
+                path.unlink()
 
 
 def require_folder(path: Path, field: str) -> None:
-    """Make a folder and try to write there."""
+    """Create a folder if needed, and check that it is writable."""
     with one_line_errors(path, field):
         path.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=path):
@@ -217,7 +203,7 @@ def require_folder(path: Path, field: str) -> None:
 
 
 def cache_folder() -> Path:
-    """The user's cache folder for this package; `RECOMBINE_CACHE` names another."""
+    """Return the cache folder: `RECOMBINE_CACHE`, or the user's default."""
     from platformdirs import user_cache_path
 
     named = os.environ.get("RECOMBINE_CACHE")
@@ -225,7 +211,7 @@ def cache_folder() -> Path:
 
 
 def entries(folder: Path) -> list[str]:
-    """Names in a folder, in order; none where there is no folder."""
+    """Return the sorted names in a folder; empty if it does not exist."""
     with one_line_errors(folder):
         try:
             return sorted(os.listdir(folder))
@@ -234,19 +220,19 @@ def entries(folder: Path) -> list[str]:
 
 
 def delete(path: Path) -> None:
-    """Delete a file, a link itself, or a folder with what is in it."""
+    """Delete a file, a link or a folder."""
     with one_line_errors(path):
         try:
             if stat.S_ISDIR(os.lstat(path).st_mode):
                 shutil.rmtree(path)
             else:
                 path.unlink()
-        except FileNotFoundError:  # another process was first
+        except FileNotFoundError:  # another process deleted it
             pass
 
 
 def flush_directory(path: Path) -> None:
-    """Make renames in a directory survive a power cut."""
+    """Flush a directory, so that renames in it survive a power cut."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)

@@ -1,6 +1,6 @@
-"""Keys of runs: digests of a spec and of the revision of the training code, the same in every edition of a store.
+"""Keys of runs: digests of a spec and the revision of the training code.
 
-A key is made with the names that fields had when keys were first made; a spec is read and written with today's.
+Keys use the original names of renamed fields, so that they never change; specs use the current names.
 """
 
 from __future__ import annotations
@@ -11,31 +11,31 @@ from collections.abc import Mapping
 from typing import Any
 
 DIGEST_LENGTH = 20
-"""Hexadecimal digits of an identity: 80 bits, no collision among any number of runs one can train."""
+"""Hexadecimal digits of a key: 80 bits, enough to rule out collisions."""
 REVISION = 5
-"""Of the training code: raised when it changes what a spec trains to, so that old runs are not served for it."""
+"""Revision of the training code: raise it when a spec trains to different weights, so that old runs are not reused."""
 FIRST_NAMES = {"beta1": "mean_decay", "beta2": "square_decay"}
-"""Fields of a recipe that had other names when keys were first made."""
+"""Original names of renamed recipe fields."""
 _PRESENT_NAMES = {first: name for name, first in FIRST_NAMES.items()}
 
 
 def canonical_json(fields: Mapping[str, Any]) -> str:
-    """JSON with sorted names and no white space."""
+    """Return JSON with sorted names and no white space."""
     return json.dumps(fields, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
 def json_digest(fields: Mapping[str, Any]) -> str:
-    """The identity of plain data, whatever the order of its names."""
+    """Return the digest of plain data, independent of the order of its names."""
     return hashlib.sha256(canonical_json(fields).encode()).hexdigest()[:DIGEST_LENGTH]
 
 
 def stored_key(fields: Mapping[str, Any]) -> str:
-    """The key of a run, from its spec and revision as a store of any edition keeps them."""
+    """Return the key of a run from its stored spec and revision, with original or current names."""
     return json_digest(_with_names(fields, FIRST_NAMES))
 
 
 def with_present_names(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """A stored spec and revision, of any edition, with the names that fields have now."""
+    """Return a stored spec and revision with current names."""
     return _with_names(fields, _PRESENT_NAMES)
 
 

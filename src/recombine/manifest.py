@@ -1,10 +1,9 @@
-"""Manifests: the SHA-256 of every file of a folder, so that none is read that is not as it was written.
+"""Manifests: the SHA-256 of every file in a folder, checked whenever a file is read.
 
-A run's `manifest.json` is written once, with the run. A results folder's `digests.json` lists every file with the
-contents that it may have, as its files are replaced one by one: the new digest is added to the list, the file is
-written, the old digest is taken off the list. A call that is killed between any two of these steps leaves a file with
-a content that is listed. `null` in the list stands for a file that is absent. Both end with a digest of themselves.
-Digests find accidents; whoever changes a file on purpose can change the manifest too (docs/trust.md).
+A run's `manifest.json` is written once, with the run. Files of a results folder are replaced one by one, so its
+`digests.json` lists all digests that a file may have: the new digest is added, the file is written, the old digest is
+removed. A process that is killed between two of these steps leaves a file whose digest is listed. `null` stands for an
+absent file. Both manifests end with a digest of themselves. Digests detect accidents, not intent (docs/trust.md).
 """
 
 from __future__ import annotations
@@ -29,20 +28,20 @@ OURS = re.compile(
     r"(provenance|runs|criteria|claims)\.json|index\.html|explorer\.safetensors|data/\w+\.nc|figures/\w+\.(png|svg)",
     re.ASCII,
 )
-"""Files of a results folder that this package writes."""
+"""Files that this package writes into a results folder."""
 OPTIONAL = ("index.html",)
-"""Files that may be deleted, as `recombine report` writes them again and nothing reads them."""
+"""Files that users may delete: nothing reads them, and `recombine report` writes them again."""
 
 Contents = tuple[str | None, ...]
-"""What a file may contain: digests, and none where it may be absent."""
+"""Possible digests of a file; None if it may be absent."""
 
 
 class Differs(Exception):
-    """A file is not as it was written, and how."""
+    """A file differs from its manifest; the message says how."""
 
 
 def checked(path: Path, digests: Collection[str | None] | None = None, *, follow: bool = False) -> bytes:
-    """The content of a regular file, with one of these digests where they are given; `Differs` otherwise."""
+    """Return the content of a regular file that has one of these digests, if given; raises `Differs`."""
     try:
         content = read(path, follow=follow)
     except (FileNotFoundError, NotADirectoryError):
@@ -55,14 +54,14 @@ def checked(path: Path, digests: Collection[str | None] | None = None, *, follow
 
 
 def manifest_text(key: str, files: Mapping[str, str]) -> str:
-    """A run's manifest."""
+    """Return a run's manifest."""
     fields = {"files": dict(sorted(files.items())), "key": key}
     seal = hashlib.sha256(json.dumps(fields, separators=(",", ":")).encode()).hexdigest()
     return json.dumps({**fields, "seal": seal}, separators=(",", ":"))
 
 
 def list_text(files: Mapping[str, Contents]) -> str:
-    """A results folder's manifest: a line per file."""
+    """Return a results folder's manifest, one line per file."""
     lines = ",\n".join(f"{json.dumps(name)}: {json.dumps(files[name])}" for name in sorted(files))
     body = f'{{"files": {{\n{lines}\n}},\n'
     return f'{body}"seal": "{hashlib.sha256(body.encode()).hexdigest()}"}}\n'
@@ -76,7 +75,7 @@ class Manifest:
         self._updating = False
 
     def listed(self) -> dict[str, Contents]:
-        """What each file may contain; `Differs` where the list is missing or damaged."""
+        """Return the possible digests of each file; raises `Differs` if the list is missing or damaged."""
         with one_line_errors(self.folder / LIST, "from"):
             text = checked(self.folder / LIST, follow=True).decode(errors="replace")
         try:
@@ -88,7 +87,7 @@ class Manifest:
         raise Differs("not as it was written")
 
     def is_present(self, name: str) -> bool:
-        """Whether there is something under a name, whole or not, a link too."""
+        """Return whether a file or link of this name exists."""
         with one_line_errors(self.folder / name, "from"):
             try:
                 os.lstat(self.folder / name)
@@ -97,18 +96,20 @@ class Manifest:
             return True
 
     def required(self) -> list[str]:
-        """Files that must be there; none are known where there is no list."""
+        """Return the files that must exist; empty without a list."""
         try:
             return [name for name, contents in self.listed().items() if None not in contents]
         except Differs:
             return []
 
-    def read(self, name: str) -> bytes:
-        """A file's content, if it is as it was written; `Differs` otherwise."""
+    def read(self, name: str) -> bytes | None:
+        """Return the content of an intact file, None if it was never written; raises `Differs`."""
+        if not self.is_present(name) and name not in self.required():
+            return None
         with one_line_errors(self.folder / name, "from"):
             try:
                 return self._checked(name)
-            except Differs:  # perhaps it was replaced after the list was read and before the file was
+            except Differs:  # it may have been replaced after the list was read
                 if self._updating:
                     raise
                 with _locked(self.folder, fcntl.LOCK_SH):
@@ -124,7 +125,7 @@ class Manifest:
         return checked(self.folder / name, files.get(name, ()), follow=True)
 
     def names(self) -> list[str]:
-        """Every file that is listed or should be; the list itself where it is not as it should be."""
+        """Return all files that are listed or should be, or the list itself if it is missing or damaged."""
         with one_line_errors(self.folder, "from"):
             folders = [self.folder / part for part in FOLDERS if (self.folder / part).is_dir()]
             paths = [str(path.relative_to(self.folder)) for folder in folders for path in folder.iterdir()]
@@ -135,22 +136,22 @@ class Manifest:
             return [LIST] if present or str(error) != MISSING else []
 
     def problem(self, name: str) -> str | None:
-        """What is wrong with a file, if anything is."""
+        """Return how a file is damaged, if it is."""
         try:
             if name == LIST:
                 self.listed()
-            elif self.is_present(name) or name in self.required():
+            else:
                 self.read(name)
         except Differs as error:
             return str(error)
         return None
 
     def replace(self, contents: Mapping[str, bytes | None]) -> None:
-        """Write files, or delete those whose content is none."""
+        """Write files; None deletes a file."""
         self.update(lambda: contents)
 
     def update(self, contents: Callable[[], Mapping[str, bytes | None]]) -> None:
-        """Write what a function returns; it may read the files, as no other command writes meanwhile."""
+        """Write the files that a function returns; it may read others, as no other process writes meanwhile."""
         with one_line_errors(self.folder, "out"):
             self.folder.mkdir(parents=True, exist_ok=True)
             with _locked(self.folder, fcntl.LOCK_EX):
@@ -169,7 +170,10 @@ class Manifest:
             before = self.listed()
         except Differs:
             before = {}
-        after = {name: _contents_after(name, content) for name, content in contents.items()}
+        after: dict[str, Contents] = {}
+        for name, content in contents.items():
+            digest = None if content is None else hashlib.sha256(content).hexdigest()
+            after[name] = (None, digest) if digest and name in OPTIONAL else (digest,)
         either = {name: (*before.get(name, (None,)), *after[name]) for name in contents}
         self._write_list(before | {name: tuple(dict.fromkeys(both)) for name, both in either.items()})
         for name, content in contents.items():
@@ -186,47 +190,40 @@ class Manifest:
 
 
 def write_into(folder: Path, contents: Mapping[str, bytes]) -> None:
-    """Write files into a folder, and list them where it is, or lies in, a results folder."""
+    """Write files into a folder, and list them if it is a results folder or one of its subfolders."""
     for root in (folder, folder.parent):
         names = {str((folder / name).relative_to(root)): content for name, content in contents.items()}
         if Manifest(root).is_present(LIST) and all(OURS.fullmatch(name) for name in names):
-            return Manifest(root).replace(names)
+            Manifest(root).replace(names)
+            return
     with one_line_errors(folder, "out"):
         folder.mkdir(parents=True, exist_ok=True)
     for name, content in contents.items():
         write(folder / name, content, "out")
-    return None
 
 
 def remove_temporaries(folder: Path) -> None:
-    """Delete what killed processes left of files that they were writing into a results folder."""
+    """Delete temporary files that killed processes left in a results folder."""
     _refuse_links(folder)
     for part in FOLDERS:
-        prefix = f"{part}/" if part else ""
-        remove_abandoned(folder / part, lambda name, prefix=prefix: _is_ours(prefix + name))  # type: ignore[misc]
+
+        def is_ours(name: str, part: str = part) -> bool:
+            path = f"{part}/{name}" if part else name
+            return path == LIST or OURS.fullmatch(path) is not None
+
+        remove_abandoned(folder / part, is_ours)
 
 
 def _refuse_links(folder: Path) -> None:
-    """Refuse a results folder whose own folders are links: nothing is written or deleted through one."""
+    """Refuse a results folder whose subfolders are links: nothing is written or deleted through a link."""
     for part in filter(None, FOLDERS):
         if (folder / part).is_symlink():
-            raise InvalidValue("out", str(folder), f"a folder whose {part!r} is a folder, not a link")
-
-
-def _is_ours(name: str) -> bool:
-    return name == LIST or OURS.fullmatch(name) is not None
-
-
-def _contents_after(name: str, content: bytes | None) -> Contents:
-    if content is None:
-        return (None,)
-    digest = hashlib.sha256(content).hexdigest()
-    return (None, digest) if name in OPTIONAL else (digest,)
+            raise InvalidValue("out", str(folder), f"a folder whose {part!r} is not a link")
 
 
 @contextmanager
 def _locked(folder: Path, kind: int) -> Iterator[None]:
-    """Hold a lock on the folder itself, which leaves no file behind; where there are no locks, go without."""
+    """Hold a lock on the folder itself, which leaves no file behind, if the file system has locks."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         try:

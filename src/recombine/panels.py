@@ -1,4 +1,4 @@
-"""Panels that several figures share: arrays in, an axes changed."""
+"""Panels that several figures share; each draws arrays into an axes."""
 
 from __future__ import annotations
 
@@ -20,40 +20,34 @@ if TYPE_CHECKING:
 
 HOLDOUT_COLOR = "#D55E00"
 COLORS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#000000")
-"""Okabe and Ito's, which colour-blind readers can tell apart."""
-
-
+"""The palette of Okabe and Ito, safe for colour-blind readers."""
 FAINT = 0.2
-"""A drawing darker than this everywhere is not made brighter."""
+"""Smallest value shown as white."""
 
 
 @contextmanager
 def styled() -> Iterator[None]:
-    """Context in which figures have this package's style.
-
-    The first figure loads its backend, and a notebook's makes pyplot interactive then: that outlasts the context, or no
-    later figure would be shown.
-    """
+    """Draw figures in this package's style within the context."""
     with as_file(files("recombine") / "recombine.mplstyle") as path, pyplot.style.context(str(path)):
         yield
         interactive = pyplot.isinteractive()
-    if interactive:
+    if interactive:  # set by a notebook's backend when the first figure loads it; later figures need it too
         pyplot.ion()
 
 
 def divided(figure: Figure | SubFigure, rows: int, columns: int, **shares: Any) -> Any:
-    """A figure's parts."""
+    """Return subfigures, as an untyped array."""
     return figure.subfigures(rows, columns, **shares)
 
 
 def edges_of(values: np.ndarray) -> np.ndarray:
-    """Where cells around values begin and end: half-way between neighbours; half a unit from a single one."""
+    """Return the edges of cells around evenly spaced values; a single cell has width 1."""
     half = float(values[1] - values[0]) / 2 if len(values) > 1 else 0.5
     return np.append(values - half, values[-1] + half)
 
 
 def outline(ax: Axes, region: np.ndarray, x: np.ndarray, y: np.ndarray) -> None:
-    """Dashed border around the True cells of a region over the grid."""
+    """Draw a dashed border around the True cells of a region over the grid."""
     edges_x, edges_y = edges_of(x), edges_of(y)
     padded = np.pad(region.astype(int), 1)
     points: list[tuple[float, float]] = []
@@ -69,25 +63,25 @@ def outline(ax: Axes, region: np.ndarray, x: np.ndarray, y: np.ndarray) -> None:
 
 
 def _stretches(on: np.ndarray) -> list[tuple[int, int]]:
-    """First and past-the-last index of every run of True."""
+    """Return the first and past-the-last index of every run of True."""
     change = np.flatnonzero(np.diff(np.pad(on.astype(int), 1)))
     return [(int(first), int(last)) for first, last in zip(change[0::2], change[1::2], strict=True)]
 
 
 def cross(ax: Axes, x: float, y: float) -> None:
-    """The true place of a bump."""
+    """Mark the true position."""
     ax.plot([x], [y], marker="x", color=HOLDOUT_COLOR, markersize=6, markeredgewidth=1.5, linestyle="none")
 
 
 def bare(ax: Axes) -> None:
-    """A picture: framed, without ticks."""
+    """Remove the ticks and draw a frame."""
     ax.set_xticks([])
     ax.set_yticks([])
     ax.spines[:].set_visible(True)
 
 
 def extent_of(x: np.ndarray, y: np.ndarray) -> tuple[float, float, float, float]:
-    """Where the grid's cells lie, first row at the top."""
+    """Return the extent of the grid's cells for `imshow`, with the first row at the top."""
     edges_x, edges_y = edges_of(x), edges_of(y)
     return float(edges_x[0]), float(edges_x[-1]), float(edges_y[-1]), float(edges_y[0])
 
@@ -96,13 +90,13 @@ def drawn_image(
     ax: Axes, image: np.ndarray, held_out: np.ndarray | None = None, place: Any = None,
     background: float = 0.0,
 ) -> None:  # fmt: skip
-    """What a network draws, bumps bright on black whatever the polarity, with the held-out region and the truth.
+    """Show a network's output, bright on black whatever the polarity, with the held-out region and true position.
 
-    White is the brightest pixel, or `FAINT` where all are darker than that. An image `(channel, y, x)` of three
-    channels is shown in its colours, on its own background; of another number of channels, their distance from it.
+    White is the brightest pixel, but at least `FAINT`. An image `(channel, y, x)` is shown in colour if it has three
+    channels, else as its summed distance from the background.
     """
-    size = np.arange(image.shape[-2]), np.arange(image.shape[-1])
-    extent = extent_of(size[1], size[0])
+    y, x = np.arange(image.shape[-2]), np.arange(image.shape[-1])
+    extent = extent_of(x, y)
     if image.ndim == 3 and len(image) == 3:
         ax.imshow(np.moveaxis(np.clip(np.nan_to_num(image), 0, 1), 0, -1), extent=extent)
     else:
@@ -110,14 +104,14 @@ def drawn_image(
         top = max(FAINT, float(np.nanmax(shown)))
         ax.imshow(shown, cmap="gray", vmin=0, vmax=top, extent=extent)
     if held_out is not None:
-        outline(ax, held_out, size[1], size[0])
+        outline(ax, held_out, x, y)
     if place is not None:
         cross(ax, place[0], place[1])
     bare(ax)
 
 
 def held_out_drawing(ax: Axes, image: np.ndarray, result: xarray.Dataset, sample: int) -> None:
-    """What a network draws at one of a Dataset's held-out places."""
+    """Show a network's output at one of a Dataset's held-out positions."""
     place = result["place"].values[sample]
     drawn_image(ax, image, result["held_out"].values, place, float(result.attrs.get("background", 0.0)))
 
@@ -125,7 +119,7 @@ def held_out_drawing(ax: Axes, image: np.ndarray, result: xarray.Dataset, sample
 def grid_image(
     ax: Axes, values: np.ndarray, result: xarray.Dataset, held_out: np.ndarray | None = None, **shown: Any
 ) -> Any:
-    """A map over the factor grid with the held-out region."""
+    """Show a map over the factor grid with the held-out region."""
     x, y = result["x"].values, result["y"].values
     image = ax.imshow(values, extent=extent_of(x, y), **shown)
     outline(ax, result["held_out"].values if held_out is None else held_out, x, y)
@@ -134,7 +128,7 @@ def grid_image(
 
 
 def color_limits(values: np.ndarray, low: float = 1, high: float = 99) -> dict[str, Any]:
-    """Limits that a few extreme points do not stretch."""
+    """Return colour limits at two percentiles of the finite values, robust to outliers."""
     finite = values[np.isfinite(values)]
     if not len(finite):
         return {"vmin": 0.0, "vmax": 1.0}
@@ -143,7 +137,7 @@ def color_limits(values: np.ndarray, low: float = 1, high: float = 99) -> dict[s
 
 
 def band(ax: Axes, values: xarray.DataArray, label: str, color: Any, **line: Any) -> None:
-    """Mean over seeds against the remaining dimension, with its standard error as a band."""
+    """Plot the mean over seeds along the remaining dimension, with its standard error as a band."""
     (dim,) = [d for d in values.dims if d != "seed"]
     mean, error = values.mean("seed"), values.std("seed") / np.sqrt(values.notnull().sum("seed"))
     at = values[dim].values if dim in values.coords else np.arange(values.sizes[dim])
@@ -156,7 +150,7 @@ def band(ax: Axes, values: xarray.DataArray, label: str, color: Any, **line: Any
 
 
 def seed_count(values: xarray.DataArray) -> str:
-    """In words, how many seeds have a value, fewest and most of the arms that have any."""
+    """Return the number of seeds with a value in words, as a range over arms."""
     inner = values.dims[values.dims.index("seed") + 1 :]
     counts = values.notnull().any(inner).sum("seed").values.ravel()
     counts = counts[counts > 0] if (counts > 0).any() else counts
@@ -165,23 +159,23 @@ def seed_count(values: xarray.DataArray) -> str:
 
 
 def of_shared_seeds(*values: xarray.DataArray) -> tuple[xarray.DataArray, ...]:
-    """Each of these for the seeds that all of them have: what is compared is of the same networks' seeds."""
+    """Restrict arrays to the seeds for which all of them have a value."""
     shared = np.all([own.notnull().values for own in values], axis=0)
     return tuple(own.isel(seed=shared) for own in values)
 
 
 def geometric_mean(values: xarray.DataArray) -> float:
-    """Of all values that there are."""
+    """Return the geometric mean of all values."""
     return float(np.exp(np.log(values).mean()))
 
 
 def stage_names(count: int) -> list[str]:
-    """Titles of stage panels: the input (stage 0), the layers by number, the output."""
+    """Return titles of stage panels: the input, the layers by number, the output."""
     return ["in", *(str(k) for k in range(1, count - 1)), "out"]
 
 
 def letter(ax: Axes, text: str, title: str = "") -> None:
-    """A panel's letter as in the paper, and a title beside it."""
+    """Set a panel's letter as in the paper, with a title."""
     ax.set_title("")
     ax.set_title(f"({text}) {title}", loc="left", fontsize=9)
 
@@ -189,7 +183,7 @@ def letter(ax: Axes, text: str, title: str = "") -> None:
 def volume_rows(
     result: xarray.Dataset, rows: Sequence[tuple[str, xarray.DataArray]], title: str, width: float = 1.25
 ) -> Figure:
-    """log10 dv, one row per network and one column per stage, every stage in colours of its own."""
+    """Draw maps of log10 dv, one row per network and one column per stage, each with its own colour scale."""
     stages = max(int(volume.notnull().any(["y", "x"]).sum()) for _, volume in rows)
     with styled():
         figure, axes = pyplot.subplots(
@@ -204,24 +198,21 @@ def volume_rows(
 
 
 def volume_line(axes: Sequence[Axes], result: xarray.Dataset, volume: xarray.DataArray) -> None:
-    """log10 dv of one network, one panel per stage; panels that are left over are hidden."""
-    present = [k for k in range(volume.sizes["stage"]) if bool(volume.isel(stage=k).notnull().any())]
-    names = stage_names(len(present))
+    """Draw maps of log10 dv of one network, one panel per stage; unused panels are hidden."""
+    present = [own.values for own in volume.transpose("stage", ...) if own.notnull().any()]
     for ax in axes[len(present) :]:
         ax.set_visible(False)
-    for ax, k in zip(axes, present, strict=False):
-        values = volume.isel(stage=k).values
+    for ax, values, name in zip(axes, present, stage_names(len(present)), strict=False):
         grid_image(ax, values, result, **color_limits(values))
-        ax.set_title(names[k], fontsize=8, pad=2)
+        ax.set_title(name, fontsize=8, pad=2)
 
 
 def bar_groups(ax: Axes, groups: Sequence[str], values: Mapping[str, np.ndarray], colors: Sequence[str]) -> None:
-    """Every seed as a dot over its group, with the mean as a line."""
+    """Plot every seed as a dot over its group, with the mean as a line."""
     for k, group in enumerate(groups):
-        seen = values[group]
-        seen = seen[np.isfinite(seen)]
-        jitter = np.linspace(-0.18, 0.18, len(seen)) if len(seen) > 1 else np.zeros(len(seen))
-        ax.plot(k + jitter, seen, "o", markersize=3, alpha=0.6, color=colors[k % len(colors)], markeredgewidth=0)
-        if len(seen):
-            ax.plot([k - 0.28, k + 0.28], [seen.mean()] * 2, color="black", linewidth=1.4)
+        finite = values[group][np.isfinite(values[group])]
+        jitter = np.linspace(-0.18, 0.18, len(finite)) if len(finite) > 1 else np.zeros(len(finite))
+        ax.plot(k + jitter, finite, "o", markersize=3, alpha=0.6, color=colors[k % len(colors)], markeredgewidth=0)
+        if len(finite):
+            ax.plot([k - 0.28, k + 0.28], [finite.mean()] * 2, color="black", linewidth=1.4)
     ax.set_xticks(range(len(groups)), groups)

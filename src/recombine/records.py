@@ -1,23 +1,20 @@
-"""Frozen, validated records that hash to an identity.
+"""Frozen, validated records with a digest, and registries of interchangeable ones.
 
-Everything a result depends on is a field of such a record, defaults included, so that a changed default changes
-the identity. Records go through JSON unchanged.
+Everything a result depends on is a field of a record. The digest covers defaults too, so that a changed default changes
+it. A field that was added after records of its kind were first stored is marked `ADDED`: it is left out of the JSON
+while it has its default, so that older records keep their digest. Its default can never change, and text such as
+`name:3` cannot set it by position.
 
-A field that a later version of a record adds is marked `ADDED`: while it has its default it is left out of the JSON,
-so that a record that could have been written before keeps its identity. Its default can never change, and as a text
-it is given by name only, since the places of a text belong to the fields that were there before.
-
-A field is described once, in the text below it: flags have it as their help, and a class's docstring gains it among
-Parameters, so that `help(CNN)`, editors and the API reference show every field.
+The docstring below a field is the help of its flag, and is added to the Parameters section of its class.
 
 A family of interchangeable parts has a registry:
 
 >>> ENCODINGS = Registry("encoding", Encoding)
 >>> @ENCODINGS.register
-... class Bump(Encoding): ...
+... class Mine(Encoding): ...
 
-A registered class is at once accepted in specs (by name, by text `bump:width=3`, by JSON), listed in errors and on
-the command line, and covered by the contract tests.
+A registered class is accepted in specs (by name, as text `mine:width=3`, as JSON), listed in messages and on the
+command line, and covered by the contract tests.
 """
 
 from __future__ import annotations
@@ -37,11 +34,11 @@ from recombine.files import parsed_json
 from recombine.keys import canonical_json, json_digest
 
 ADDED = "added after records of its kind were first stored"
-"""Marks a field, as `Annotated[int, ADDED] = 1`."""
+"""Marks a field: `Annotated[int, ADDED] = 1`."""
 
 
 class Frozen(BaseModel):
-    """A record whose fields never change and whose every mistake is one `InvalidValue`."""
+    """An immutable record; invalid fields raise `InvalidValue`."""
 
     model_config = ConfigDict(
         frozen=True, extra="forbid", validate_default=True, allow_inf_nan=False, use_attribute_docstrings=True
@@ -66,12 +63,12 @@ class Frozen(BaseModel):
         return fields
 
     def to_json(self) -> str:
-        """The record as canonical JSON: sorted names, no white space, all defaults written out."""
+        """Return canonical JSON: sorted names, no white space, all defaults written out."""
         return canonical_json(self.model_dump(mode="json"))
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        """The record that `to_json` wrote."""
+        """Return the record that `to_json` wrote."""
         try:
             fields = parsed_json(text)
         except (ValueError, TypeError):
@@ -82,12 +79,12 @@ class Frozen(BaseModel):
 
     @classmethod
     def from_stored(cls, fields: dict[str, Any]) -> dict[str, Any]:
-        """Fields as they are named now, from a record that an earlier version wrote."""
+        """Return the fields of a stored record under their current names."""
         return fields
 
     @property
     def digest(self) -> str:
-        """The identity: equal exactly when every field is equal."""
+        """Digest of all fields."""
         return json_digest(self.model_dump(mode="json"))
 
     def __eq__(self, other: object) -> bool:
@@ -97,7 +94,7 @@ class Frozen(BaseModel):
         return hash(self.digest)
 
     def replace(self, /, **fields: Any) -> Self:
-        """A copy with some fields changed, validated again."""
+        """Return a validated copy with some fields changed."""
         return type(self)(**{**{name: getattr(self, name) for name in type(self).model_fields}, **fields})
 
 
@@ -106,7 +103,7 @@ NEXT_SECTION = re.compile(r"^(?=(?:Examples|Notes|References|See Also)\n-+\n)", 
 
 
 def with_parameters(text: str, fields: Mapping[str, FieldInfo]) -> str:
-    """A class's docstring with those of its fields among Parameters that it does not describe there itself."""
+    """Return a class's docstring with its fields added to the Parameters section, unless they are there already."""
     head, *rest = NEXT_SECTION.split(inspect.cleandoc(text), maxsplit=1)
     summary, _, described = head.rstrip().partition(OWN_SECTION)
     there = re.findall(r"^(\w+)", described, re.MULTILINE)
@@ -127,7 +124,7 @@ def _default_text(value: Any) -> str:
 
 
 def _type_text(annotation: Any) -> str:
-    """A field's type as a reader says it: `int`, `'kept' or 'whole'`, `float or None`."""
+    """Return a field's type for its documentation: `int`, `'kept' or 'whole'`, `float or None`."""
     kinds: list[str] = []
     for kind in _kinds(annotation):
         if get_origin(kind) is Literal:
@@ -139,39 +136,39 @@ def _type_text(annotation: Any) -> str:
 
 @cache
 def added_defaults(cls: type[Frozen]) -> dict[str, Any]:
-    """The fields that were added later, with their defaults."""
+    """Return the defaults of the fields marked `ADDED`."""
     return {name: info.default for name, info in cls.model_fields.items() if ADDED in info.metadata}
 
 
 class Variant(Frozen):
-    """One member of a family (an encoding, a hold-out, …), told apart by `kind`.
+    """One member of a family (an encoding, a hold-out, …), identified by `kind`.
 
-    A subclass states `kind: Literal["name"] = "name"` first and its own fields after it.
+    A subclass defines `kind: Literal["name"] = "name"` first, then its own fields.
     """
 
     kind: str
 
     @classmethod
     def from_text(cls, parts: list[str]) -> Self:
-        """From the pieces of `name:piece:piece`, each a value in field order or `field=value`."""
+        """Parse the parts of `name:part:part`, each a value in the order of the fields or `field=value`."""
         names = [name for name in cls.model_fields if name not in {"kind", *added_defaults(cls)}]
         fields: dict[str, str] = {}
         for position, part in enumerate(text_pieces(parts)):
             name, equals, value = part.partition("=")
             if not equals:
                 if position >= len(names):
-                    takes = f"{len(names)} at most ({', '.join(names)})" if names else "none"
-                    raise InvalidValue(cls.kind_name(), part, f"as many values as it has fields: {takes}")
+                    fewer = f"at most {len(names)} values ({listed(names)})" if names else "left without values"
+                    raise InvalidValue(cls.kind_name(), part, fewer)
                 name, value = names[position], part
             if name in fields:
-                raise InvalidValue(f"{cls.kind_name()}.{name}", value, "one value")
+                raise InvalidValue(f"{cls.kind_name()}.{name}", value, "given once")
             fields[name] = value[1:-1] if value.startswith("(") and value.endswith(")") else value
         return cls(**fields)
 
     @model_validator(mode="before")
     @classmethod
     def _read_texts(cls, fields: Any) -> Any:
-        """Read `none` and lists, which flags give as text, by what the field can hold."""
+        """Convert `none` and lists, which flags give as text, according to the type of the field."""
         if not isinstance(fields, dict):
             return fields
         known = cls.model_fields
@@ -182,11 +179,11 @@ class Variant(Frozen):
 
     @classmethod
     def kind_name(cls) -> str:
-        """The value of `kind` that selects this class."""
+        """Return the value of `kind` for this class."""
         return str(cls.model_fields["kind"].default)
 
     def __str__(self) -> str:
-        """Text that the family's registry parses to an equal part: `name:field=value`, without defaults."""
+        """Return text that the registry parses to an equal record: `name:field=value`, without defaults."""
         changed = [
             f"{name}={typed(value)}"
             for name, info in type(self).model_fields.items()
@@ -196,7 +193,7 @@ class Variant(Frozen):
 
 
 def text_pieces(parts: list[str]) -> list[str]:
-    """The parts of a text split at its colons, with those inside parentheses joined again."""
+    """Rejoin the parts of a text split at colons that lie inside parentheses."""
     pieces: list[str] = []
     for part in parts:
         if pieces and pieces[-1].count("(") > pieces[-1].count(")"):
@@ -207,7 +204,7 @@ def text_pieces(parts: list[str]) -> list[str]:
 
 
 def _read(text: str, annotation: Any) -> Any:
-    """A text as what the annotation can hold; anything but `none` and lists is left to pydantic."""
+    """Convert `none` and lists according to the annotation; the rest is left to pydantic."""
     kinds = list(_kinds(annotation))
     if text == "none" and types.NoneType in kinds and str not in kinds:
         return None
@@ -216,16 +213,16 @@ def _read(text: str, annotation: Any) -> Any:
         return text
     item = get_args(lists[0])[0]
     nested = any(get_origin(kind) is tuple for kind in _kinds(item))
-    mark = ";" if nested else ","
-    alone = not {*kinds} - {*lists, types.NoneType}  # else a text without commas is one number for all
-    if not (alone or mark in text):
+    separator = ";" if nested else ","
+    alone = not {*kinds} - {*lists, types.NoneType}  # else text without a separator is one value for all
+    if not (alone or separator in text):
         return text
-    parts = text.removesuffix(mark).split(mark) if text else []
+    parts = text.removesuffix(separator).split(separator) if text else []
     return tuple(_read(part, item) if part else part for part in parts)
 
 
 def _kinds(annotation: Any) -> Iterator[Any]:
-    """The types that an annotation is a union of."""
+    """Yield the members of a union, or the type itself."""
     if get_origin(annotation) is Annotated:
         yield from _kinds(get_args(annotation)[0])
     elif get_origin(annotation) in (Union, types.UnionType):
@@ -235,52 +232,36 @@ def _kinds(annotation: Any) -> Iterator[Any]:
         yield annotation
 
 
-# -- families --------------------------------------------------------------------------------------------------------
-
 V = TypeVar("V", bound=Variant)
 
 
-class Registry(Mapping[str, type[V]], Generic[V]):
-    """Named classes of one family."""
+class Registry(dict[str, type[V]], Generic[V]):
+    """The classes of one family, by name."""
 
     def __init__(self, field: str, base: type[V]) -> None:
-        self.field = field
-        self.base = base
-        self._classes: dict[str, type[V]] = {}
+        super().__init__()
+        self.field, self.base = field, base
+
+    def __missing__(self, name: str) -> type[V]:
+        raise InvalidValue(self.field, name, f"one of {listed(self)} (or one of your own, with --import MODULE)")
 
     def register(self, cls: type[V]) -> type[V]:
-        """Class decorator: make the class known under its `kind`."""
+        """Register a class under its `kind`; a class decorator."""
         if not (isinstance(cls, type) and issubclass(cls, self.base)):
             raise InvalidValue(self.field, cls, f"a subclass of {self.base.__name__}")
-        name = cls.kind_name()
-        if name in self._classes and self._classes[name] is not cls:
-            raise InvalidValue(self.field, name, "a name that is not taken yet")
+        if self.get(cls.kind_name(), cls) is not cls:
+            raise InvalidValue(self.field, cls.kind_name(), "a name that is not taken yet")
         if missing := sorted(cls.__abstractmethods__):
             raise InvalidValue(self.field, cls.__name__, f"a class that defines {listed(missing)}")
-        self._classes[name] = cls
+        self[cls.kind_name()] = cls
         return cls
 
     def unregister(self, name: str) -> None:
-        """Forget a class (for tests that register a passing one)."""
-        del self._classes[self[name].kind_name()]
-
-    def __getitem__(self, name: str) -> type[V]:
-        if name not in self:
-            own = "or one of your own, with --import MODULE"
-            raise InvalidValue(self.field, name, f"one of {listed(self._classes)} ({own})")
-        return self._classes[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._classes)
-
-    def __len__(self) -> int:
-        return len(self._classes)
-
-    def __contains__(self, name: object) -> bool:
-        return isinstance(name, str) and name in self._classes
+        """Remove a class."""
+        del self[name]
 
     def parse(self, value: Any) -> V:
-        """An instance from an instance, a text `name:…` or a mapping with `kind`."""
+        """Return an instance from an instance, text (`name:…`) or a mapping with `kind`."""
         if isinstance(value, self.base):
             return value
         try:
@@ -293,4 +274,4 @@ class Registry(Mapping[str, type[V]], Generic[V]):
             if error.field.split(".")[0] == self.field:
                 raise
             raise InvalidValue(f"{self.field}.{error.field}", error.value, error.allowed) from None
-        raise InvalidValue(self.field, value, f"one of {listed(self._classes)}")
+        raise InvalidValue(self.field, value, f"one of {listed(self)}")

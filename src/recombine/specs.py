@@ -1,4 +1,4 @@
-"""The spec of a run: everything its result depends on, and its identity.
+"""The spec of a run: everything its result depends on.
 
 >>> spec = RunSpec(task=BumpTask(encoding="rate"), decoder=CNN(width=16), seed=3)
 >>> spec.digest  # the run's name in a store
@@ -25,15 +25,15 @@ Precision = Literal["float32", "tf32", "bf16"]
 FIRST_PENALTIES = ("entropy", "variance")
 """Penalties whose weights are stored with the recipe, where they were before there were others."""
 LONGEST = 10**9
-"""Upper bound of epochs and steps."""
+"""Maximum number of epochs or steps."""
 SEEDS = 2**31
-"""Seeds are below this."""
+"""Seeds are smaller than this."""
 _Share = Annotated[float, Field(ge=0, lt=1)]
 _Weight = Annotated[float, Field(ge=0)]
 
 
 class Recipe(Frozen):
-    """How a member is trained: AdamW on the mean squared error over pixels, plus terms.
+    """How a member is trained: AdamW on the mean squared error.
 
     Examples
     --------
@@ -46,59 +46,56 @@ class Recipe(Frozen):
     """
 
     epochs: Annotated[int, Field(ge=1, le=LONGEST)] | None = 50
-    """Passes over the training set; or give `steps`."""
+    """Passes over the training set, unless `steps` is given."""
     steps: Annotated[int, Field(ge=1, le=LONGEST)] | None = None
-    """Optimiser steps, whatever the size of the training set."""
+    """Optimiser steps, instead of `epochs`."""
     batch: Annotated[int, Field(ge=1, le=2**20)] = 32
-    """Examples per step; the last batch of an epoch holds what is left."""
+    """Batch size; the last batch of an epoch may be smaller."""
     lr: Annotated[float, Field(gt=0)] = 1e-3
     """Learning rate."""
     weight_decay: _Weight = 0.01
     """AdamW's decoupled weight decay."""
     absolute: _Weight = 0.0
-    """Weight of the mean absolute error, added to the squared one (0.1 in the rotation study)."""
+    """Weight of an additional mean absolute error."""
     beta1: _Share = 0.9
-    """AdamW's decay of the gradient's running mean."""
+    """AdamW's decay rate of the first moment."""
     beta2: _Share = 0.999
-    """AdamW's decay of the gradient's running mean square."""
+    """AdamW's decay rate of the second moment."""
     epsilon: Annotated[float, Field(gt=0)] = 1e-8
-    """AdamW's guard against division by zero."""
+    """AdamW's constant in the denominator."""
     precision: Precision = "float32"
-    """Numerical precision: strict float32, TF32 matrix units, or bfloat16 with float32 master weights."""
+    """Numerical precision: strict float32, TF32 matrix products, or bfloat16 with float32 master weights."""
 
     @model_validator(mode="before")
     @classmethod
     def _one_length(cls, fields: Any) -> Any:
-        if isinstance(fields, dict) and fields.get("steps") is not None:
-            if fields.get("epochs") is not None:
-                raise InvalidValue("steps", fields["steps"], "left out where epochs are given")
-            return {**fields, "epochs": None}
-        return fields
+        if not isinstance(fields, dict):
+            return fields
+        epochs, steps = fields.get("epochs"), fields.get("steps")
+        if steps is None and "epochs" in fields and epochs is None:
+            raise InvalidValue("epochs", None, "at least 1, unless steps are given")
+        if steps is not None and epochs is not None:
+            raise InvalidValue("steps", steps, "left out if epochs are given")
+        return fields if steps is None else {**fields, "epochs": None}
 
     def replace(self, /, **fields: Any) -> Self:
-        """A copy with some fields changed; a new `steps` takes the place of `epochs`, and the other way round."""
+        """Return a copy with some fields changed; a new `steps` replaces `epochs` and vice versa."""
         for new, other in (("steps", "epochs"), ("epochs", "steps")):
             if fields.get(new) is not None and other not in fields:
                 fields[other] = None
         return super().replace(**fields)
 
     def steps_per_epoch(self, examples: int) -> int:
-        """Optimiser steps of one pass over a training set of so many examples; the last batch may be a part."""
+        """Return the optimiser steps per epoch for a number of training examples."""
         return -(-examples // self.batch)
 
     def total_steps(self, examples: int) -> int:
-        """Optimiser steps of the whole training on a training set of so many examples."""
+        """Return the optimiser steps of the whole training for a number of training examples."""
         return self.steps or self.steps_per_epoch(examples) * (self.epochs or 0)
-
-    @model_validator(mode="after")
-    def _some_length(self) -> Self:
-        if self.epochs is None and self.steps is None:
-            raise InvalidValue("epochs", None, "at least 1 unless steps are given")
-        return self
 
 
 class RunSpec(Frozen):
-    """One member: a task, a decoder, a recipe and a seed.
+    """The spec of one run: a task, a decoder, a recipe and a seed.
 
     Examples
     --------
@@ -111,22 +108,21 @@ class RunSpec(Frozen):
     """
 
     task: AnyTask = BumpTask()
-    """What is drawn, coded, held out and trained on; a task, or its text as in flags."""
+    """Images, encoding, hold-out and training set; a task, or its text as in flags."""
     decoder: AnyDecoder = CNN()
-    """The network's architecture; a spec, or its text, as `cnn:width=16`."""
+    """Architecture; a decoder spec, or its text, such as `cnn:width=16`."""
     recipe: Recipe = Recipe()
-    """How it is trained."""
+    """Loss and optimiser."""
     seed: Annotated[int, Field(ge=0, lt=SEEDS)] = 0
-    """Where all its random numbers come from: weights, training set, order of examples."""
+    """Seed of all randomness: initial weights, training set, order of examples."""
     penalties: Annotated[tuple[AnyPenalty, ...], ADDED] = ()
     """Loss terms of remedies, as `hessian:weight=0.1`."""
 
     @model_validator(mode="after")
     def _check(self) -> Self:
         if self.decoder.direction != self.task.direction:
-            raise InvalidValue(
-                "decoder", self.decoder.kind, f"one whose direction is {self.task.direction!r}, like the task's"
-            )
+            allowed = f"one whose direction is {self.task.direction!r}, like the task's"
+            raise InvalidValue("decoder", self.decoder.kind, allowed)
         for penalty in self.penalties:
             penalty.check(self.decoder)
         kinds = [penalty.kind for penalty in self.penalties]
@@ -148,7 +144,7 @@ class RunSpec(Frozen):
         return REMEDIES.parse(remedy).apply(self)
 
     def to_json(self) -> str:
-        """The spec and the revision of the training code, as a store keeps them."""
+        """Return the spec and the revision of the training code as stored."""
         return canonical_json(self._stored())
 
     def _stored(self) -> dict[str, Any]:
@@ -160,7 +156,7 @@ class RunSpec(Frozen):
 
     @classmethod
     def from_stored(cls, fields: dict[str, Any]) -> dict[str, Any]:
-        """The spec's fields as they are named now, from what any edition of a store keeps, of any revision."""
+        """Return the fields of a stored spec under their current names."""
         fields = {name: value for name, value in with_present_names(fields).items() if name != "revision"}
         if isinstance(recipe := fields.get("recipe"), dict):
             fields["recipe"] = {name: value for name, value in recipe.items() if name not in FIRST_PENALTIES}
@@ -170,12 +166,12 @@ class RunSpec(Frozen):
 
     @property
     def digest(self) -> str:
-        """The run's key in a store: of the spec, and of the revision of the code that trains it."""
+        """The run's key in a store, a digest of the spec and the revision of the training code."""
         return stored_key(self._stored())
 
     @property
     def interface(self) -> Interface:
-        """The two ends of the decoder."""
+        """Sizes of the decoder's input and output."""
         return Interface(self.task.code_sizes, self.task.image_shape)
 
     @property
@@ -184,7 +180,7 @@ class RunSpec(Frozen):
         return self.recipe.steps or self.recipe.total_steps(len(self.task.training_values(self.seed)))
 
     def module(self) -> StagedDecoder:
-        """The member's network as it is before the first step."""
+        """Return the network with its initial weights."""
         module = build_seeded(self.decoder, self.interface, stream_seed(self.seed, "weights"))
         for penalty in self.penalties:
             with seeded(stream_seed(self.seed, "auxiliary")):
@@ -194,7 +190,7 @@ class RunSpec(Frozen):
         return module
 
     def seeds(self, seeds: Iterable[int]) -> list[RunSpec]:
-        """The same run for several seeds; validated no further, as nothing else depends on the seed."""
+        """Return the spec for several seeds; only these are validated."""
         seeds = list(seeds)
         if wrong := [seed for seed in seeds if not 0 <= seed < SEEDS]:
             raise InvalidValue("seed", wrong[0], f"0 to {SEEDS - 1}")

@@ -133,7 +133,10 @@ def test_switches_by_keyboard_and_in_the_address(page_path, opened):
     page.keyboard.press("Shift+Tab")
     page.keyboard.press("ArrowDown")  # a rate code, of which there is none with stripes
     assert page.evaluate("window.explorer.state.decoder") == 2
-    assert page.locator(".switch p").first.inner_text() == "No such decoder here with code rate: remedy is now none."
+    assert (
+        page.locator(".switch p").first.inner_text()
+        == "These settings are not available with code rate: remedy is now none."
+    )
     assert page.locator("#switch-1").evaluate("list => list.selectedOptions[0].textContent") == "none"
     page.locator("#compare").focus()
     page.keyboard.press("Space")

@@ -6,11 +6,14 @@ import pytest
 from torch import nn
 
 import recombine as rc
-from recombine.page.training import FAILED, FILLED, LIVE, training_panel
+from recombine.page.training import training_panel
+from recombine.papers.forced_rendering import PAPER
 from recombine.reproduction.report import policy
 from tests.browser.conftest import ATTEMPTS, faults, needs_axe, overflow, until
 
 pytestmark = pytest.mark.browser
+PANEL = PAPER.training_panel
+STEPS = PANEL.spec.recipe.steps
 LEARNS = "() => (window.training.run?.latest?.step ?? 0) > 0"
 MOST_WAITS = 900
 """Of a tenth of a second, for a training on a machine that is busy with other tests."""
@@ -25,7 +28,7 @@ WHOLE = """<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Tra
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory):
     """The panel in a page that holds nothing else."""
-    panel = training_panel()
+    panel = training_panel(PANEL)
     page = (files("recombine.page") / "page.css").read_text()
     path = tmp_path_factory.mktemp("page") / "page.html"
     rules = policy([panel.script], [page, panel.style], workers=panel.workers)
@@ -63,13 +66,13 @@ def step_of(page):
 def test_the_box_fills_with_stripes_and_fails_without(shown, tmp_path):
     page = shown(rc.explore(nn.Linear(2, 16), "x=0:3,y=0:3", training=True).save(tmp_path / "page.html"))
     for stripes in (False, True):
-        page.locator("#training-stripes").set_checked(stripes)
+        page.locator("#training-isolated").set_checked(stripes)
         page.locator("#training-run").click()
         result = finish(page)
         print(f"{'with' if stripes else 'without'} stripes: {result}")
-        assert result["step"] == LIVE.recipe.steps
+        assert result["step"] == STEPS
         assert result["kept"] == 1
-        assert result["heldOut"] >= FILLED if stripes else result["heldOut"] <= FAILED
+        assert result["heldOut"] >= PANEL.filled if stripes else result["heldOut"] <= PANEL.failed
         words = "With stripes the box filled" if stripes else "Without stripes the box failed"
         until(page, f"() => document.getElementById('training-now').textContent.startsWith('{words}')")
     shares = [page.locator(f"#training-{kind} td").first.inner_text() for kind in ("without", "with")]
@@ -78,15 +81,15 @@ def test_the_box_fills_with_stripes_and_fails_without(shown, tmp_path):
 
 def test_the_box_soon_fills_with_stripes(shown):
     page = shown()
-    page.locator("#training-stripes").check()
+    page.locator("#training-isolated").check()
     page.locator("#training-run").click()
     for _ in range(MOST_WAITS):
-        if (page.evaluate("window.training.run?.latest?.heldOut") or 0) >= FILLED:
+        if (page.evaluate("window.training.run?.latest?.heldOut") or 0) >= PANEL.filled:
             break
         page.wait_for_timeout(100)
     latest = page.evaluate("window.training.run.latest")
-    assert latest["heldOut"] >= FILLED
-    assert latest["step"] < LIVE.recipe.steps
+    assert latest["heldOut"] >= PANEL.filled
+    assert latest["step"] < STEPS
 
 
 def test_starts_pauses_goes_on_and_resets_by_keyboard(shown):
@@ -112,8 +115,8 @@ def test_starts_pauses_goes_on_and_resets_by_keyboard(shown):
         if key == "Enter":
             until(page, "() => document.getElementById('training-now').textContent === 'Not started.'")
             assert page.evaluate("window.training.run") is None
-    assert reached == [f"training-{name}" for name in ("reset", "stripes", "seed", "x", "y")]
-    assert page.locator("#training-stripes").is_checked()
+    assert reached == [f"training-{name}" for name in ("reset", "isolated", "seed", "x", "y")]
+    assert page.locator("#training-isolated").is_checked()
     assert page.locator("#training-seed").input_value() == "1"
     assert page.evaluate("window.training.point") == 15 * 28 + 13
 
@@ -139,10 +142,10 @@ def test_another_choice_while_it_trains_begins_again(shown):
     page = shown()
     page.locator("#training-run").click()
     until(page, "() => (window.training.run?.latest?.step ?? 0) > 8")
-    page.evaluate("document.getElementById('training-stripes').click()")
+    page.evaluate("document.getElementById('training-isolated').click()")
     assert page.evaluate("window.training.run.latest") is None
     until(page, LEARNS)
-    assert page.evaluate("window.training.run.stripes")
+    assert page.evaluate("window.training.run.isolated")
     assert page.evaluate("window.training.latest.without.latest.step") > 8
 
 

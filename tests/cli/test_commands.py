@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from recombine.cli.train import parse_seeds, spec_flags
+from recombine.cli.sweep import parse_seeds, spec_flags
 from recombine.specs import Recipe
 from recombine.store import Store
 from recombine.tasks import BumpTask
@@ -104,7 +104,7 @@ def test_runs_commands(store_path, capsys, tmp_path):
     path.write_bytes(content)
     code, found, _ = run(f"verify {store_path}", capsys)
     assert code == 1
-    assert f"{key} weights.safetensors: content changed" in found
+    assert f"{key}: weights.safetensors: content changed" in found
     run(f"train {SMALL} --seeds 2 --device cpu", capsys)
     assert run(f"verify {store_path}", capsys)[0] == 0
     code, pruned, _ = run("runs prune --dry-run", capsys)
@@ -124,7 +124,7 @@ def test_interrupted_training_says_so_and_goes_on(store_path, monkeypatch, capsy
     process.send_signal(signal.SIGTERM)
     _, err = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert err.splitlines()[-1] == "recombine: interrupted; the same command goes on from here"
+    assert err.splitlines()[-1] == "recombine: interrupted; run the same command to continue"
     assert all(": trained " in line for line in err.splitlines()[:-1])
     assert len(Store(store_path).unfinished()) == 1
     assert all(not problems for _, problems in Store(store_path).verify())

@@ -6,6 +6,7 @@ import torch
 import xarray
 from safetensors.torch import save_file
 
+import recombine as rc
 from recombine.reproduction.measuring import Batch, stage_profile
 from recombine.sweep import train
 from tests.command import captured as run
@@ -59,7 +60,12 @@ def test_a_stored_run_needs_nothing_else(place, store_path, capsys):
     assert int(result["held_out"].sum()) == int(stored.spec.task.held_out.sum())
     profile = stage_profile(Batch([stored], torch.device("cpu")))
     assert_same_profile(result, {name: values[0] for name, values in profile.items()})
-    for words, expected in (("run:zzz", "zzz"), (f"run:{stored.key} --grid x=0:7", "grid")):
+    config = rc.ModelConfig.from_pretrained(stored.save_pretrained(place / "model"))
+    assert rc.diagnose(config).identical(rc.diagnose(stored))
+    assert run("diagnose model", capsys)[:2] == (0, out.replace("written to found\n", ""))
+    assert run(f"explore model run:{stored.key} --out page.html", capsys)[0] == 0
+    mistakes = {"run:zzz": "zzz", "model --grid x=0:7": "grid", ".": "config.json", "model --store s": "store"}
+    for words, expected in mistakes.items():
         code, _, err = run(f"diagnose {words}", capsys)
         assert code == 2
         assert expected in err

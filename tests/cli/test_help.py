@@ -7,7 +7,7 @@ import re
 import pytest
 
 from recombine.cli import COMMANDS
-from recombine.cli.train import PARTS as SPEC_PARTS
+from recombine.cli.sweep import PARTS as SPEC_PARTS
 from recombine.papers.forced_rendering import PAPER as DEFAULT
 from recombine.tasks import TASKS
 from recombine.training import DEVICES
@@ -24,11 +24,11 @@ CHOICES = {
 ALL = [*COMMANDS, *(f"runs {name}" for name in ("list", "show", "prune", "export"))]
 
 
-def help_of(command, width, monkeypatch):
+def help_of(command, width, monkeypatch, flag="--help-all"):
     monkeypatch.setenv("COLUMNS", str(width))
     output = io.StringIO()
     with contextlib.redirect_stdout(output):
-        assert run(*command.split(), "--help") == 0
+        assert run(*command.split(), flag) == 0
     return output.getvalue()
 
 
@@ -36,6 +36,16 @@ def help_of(command, width, monkeypatch):
 def test_choices_are_listed(command, monkeypatch):
     words = set(re.findall(r"\w+", help_of(command, 160, monkeypatch)))
     assert set(CHOICES[command]) <= words
+
+
+@pytest.mark.parametrize("command", ALL)
+def test_help_fits_two_screens(command, monkeypatch):
+    text = help_of(command, 100, monkeypatch, "--help")
+    assert text.count("\n") <= 80
+    if command == "train":
+        assert "--width" in text
+        assert "--holdout.low" not in text
+        assert "--holdout.low" in help_of(command, 100, monkeypatch)
 
 
 @pytest.mark.parametrize("command", ALL)

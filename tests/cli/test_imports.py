@@ -66,7 +66,7 @@ def test_a_part_of_ones_own_trains_in_several_processes_and_is_diagnosed(folder)
 
 
 def test_its_kinds_are_in_the_help_and_a_module_may_lie_anywhere(folder):
-    code, text, errors = shell("train --help --import my_parts --import=sub/same_parts.py")
+    code, text, errors = shell("train --help-all --import my_parts --import=sub/same_parts.py")
     assert code == 0, errors
     assert "mixed, ring" in " ".join(text.split())
     assert "--encoding.turns" in text

@@ -6,8 +6,8 @@ import shlex
 
 import pytest
 
+from recombine.cli.sweep import PARTS
 from recombine.cli.tables import field_text, train_command
-from recombine.cli.train import PARTS
 from recombine.decoders import MLP
 from recombine.specs import RunSpec
 from recombine.sweep import train

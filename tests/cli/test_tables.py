@@ -5,7 +5,7 @@ import io
 import pytest
 from rich.text import Text
 
-from recombine.cli.tables import LONG, Column, Holds, write_table
+from recombine.cli.tables import LONG, Column, write_table
 from recombine.console import Screen
 
 
@@ -19,17 +19,17 @@ def written(columns, width=None):
 
 @pytest.mark.parametrize("width", [40, 80, 160])
 def test_no_cell_is_lost_in_a_terminal(width):
-    columns = [Column("name", ["first", "second"], Holds.NAMES)]
+    columns = [Column("name", ["first", "second"], "left")]
     columns += [Column(f"N{number}", [f"1.{number}", f"2.{number}"]) for number in range(4)]
-    columns.append(Column("why", ["because of this and of that, and then some more"] * 2, Holds.PROSE))
+    columns.append(Column("why", ["because of this and of that, and then some more"] * 2, "left"))
     text = written(columns, width)
     assert max(len(line) for line in text.splitlines()) <= width
     assert all(cell in text for cell in ("first", "second", "1.3", "2.0", "because", "more"))
 
 
 def test_a_file_has_one_line_per_row():
-    columns = [Column("claim", ["[red]C1[/x]", "C2"], Holds.NAMES), Column("verdict", [Text("open", style="red"), "x"])]
-    columns.append(Column("why", ["a sentence " * 50, "red\x1b[31m"], Holds.PROSE))
+    columns = [Column("claim", ["[red]C1[/x]", "C2"], "left"), Column("verdict", [Text("open", style="red"), "x"])]
+    columns.append(Column("why", ["a sentence " * 50, "red\x1b[31m"], "left"))
     lines = written(columns).splitlines()
     assert len(lines) == 4
     assert "[red]C1[/x]" in lines[2]
@@ -37,6 +37,6 @@ def test_a_file_has_one_line_per_row():
 
 
 def test_thousands_of_rows_are_plain_lines():
-    lines = written([Column("key", ["a"] * (LONG + 1), Holds.NAMES), Column("score", ["1"] * (LONG + 1))]).splitlines()
+    lines = written([Column("key", ["a"] * (LONG + 1), "left"), Column("score", ["1"] * (LONG + 1))]).splitlines()
     assert lines[:2] == ["key\tscore", "a\t1"]
     assert len(lines) == LONG + 2

@@ -180,7 +180,7 @@ def test_a_file_that_is_cut_short_while_it_is_used(tmp_path):
     file = sprites_npz(tmp_path / "a.npz", packed=False)
     opened = open_images(file)
     os.truncate(file, 500)
-    with pytest.raises(InvalidValue, match="not cut short while it is used"):
+    with pytest.raises(InvalidValue, match="not truncated while in use"):
         opened.pixels.take(np.array([20]))
 
 

@@ -108,17 +108,17 @@ def pipe(path):
 
 
 FILES = {
-    "no such file": (lambda d: d / "none.npz", "a file or folder that exists"),
+    "no such file": (lambda d: d / "none.npz", "an existing file or folder"),
     "another kind of file": (lambda d: touched(d / "a.txt"), "an .npz or HDF5"),
-    "a pipe": (lambda d: pipe(d / "a.npz"), "a whole .npz file"),
-    "truncated .npz": (lambda d: cut(sprites_npz(d / "a.npz")), "a whole .npz file"),
-    "damaged .npz": (lambda d: flipped_inside(sprites_npz(d / "a.npz", metadata=None)), "a whole .npz file"),
+    "a pipe": (lambda d: pipe(d / "a.npz"), "a valid .npz file"),
+    "truncated .npz": (lambda d: cut(sprites_npz(d / "a.npz")), "a valid .npz file"),
+    "damaged .npz": (lambda d: flipped_inside(sprites_npz(d / "a.npz", metadata=None)), "a valid .npz file"),
     "no images": (lambda d: sprites_npz(d / "a.npz", imgs=None), "one of the keys imgs, images"),
     "no factors": (lambda d: sprites_npz(d / "a.npz", latents_values=None), "the key latents_values"),
-    "images as objects": (lambda d: sprites_npz(d / "a.npz", imgs=np.array([[[{}]]], dtype=object)), "bytes"),
-    "labels as objects": (lambda d: sprites_npz(d / "a.npz", latents_values=labels().astype(object)), "unpickling"),
+    "images as objects": (lambda d: sprites_npz(d / "a.npz", imgs=np.array([[[{}]]], dtype=object)), "uint8"),
+    "labels as objects": (lambda d: sprites_npz(d / "a.npz", latents_values=labels().astype(object)), "unpickled"),
     "channels first": (lambda d: sprites_npz(d / "a.npz", imgs=images(3).transpose(0, 3, 1, 2).copy()), "last"),
-    "16 bits": (lambda d: sprites_npz(d / "a.npz", imgs=images().astype(np.uint16)), "bytes (uint8)"),
+    "16 bits": (lambda d: sprites_npz(d / "a.npz", imgs=images().astype(np.uint16)), "uint8"),
     "columns first": (lambda d: sprites_npz(d / "a.npz", imgs=np.asfortranarray(images())), "C order"),
     "NaN pixels": (lambda d: sprites_npz(d / "a.npz", imgs=np.full((24, 6, 6), np.nan)), "from 0 to 1"),
     "labels of another length": (lambda d: sprites_npz(d / "a.npz", latents_values=labels()[:9]), "24 rows"),
@@ -127,19 +127,19 @@ FILES = {
     "a combination twice": (
         lambda d: sprites_npz(d / "a.npz", latents_values=changed_labels(1, 2, 0.0)), "(rows 0 and 1 are both this"),
     "names twice": (lambda d: sprites_npz(d / "a.npz", factor_names=np.array(["x", "x", "y"])), "different names"),
-    "a bomb": (lambda d: bomb(d / "a.npz", (10**7, 4096, 4096)), "as long as its header says"),
+    "a bomb": (lambda d: bomb(d / "a.npz", (10**7, 4096, 4096)), "the size in its header"),
     "sizes that do not fit": (lambda d: mpi3d_npz(d / "a.npz", factor_sizes=np.array([5, 5])), "product is 24"),
-    "truncated HDF5": (lambda d: cut(shapes_hdf5(d / "a.h5"), 0.9), "a whole HDF5 file"),
+    "truncated HDF5": (lambda d: cut(shapes_hdf5(d / "a.h5"), 0.9), "a valid HDF5 file"),
     "HDF5 that points elsewhere": (lambda d: linked(d / "a.h5"), "not a link"),
     "folder without a CSV": (lambda d: text(d / "f", "", "read.me"), "one .csv file"),
-    "CSV without files": (lambda d: text(d / "f", "x,y\n1,2\n"), "one column of files' names"),
+    "CSV without files": (lambda d: text(d / "f", "x,y\n1,2\n"), "one column of file names"),
     "ragged CSV": (lambda d: text(d / "f", "file,x\na.png,1\nb.png\n"), "2 values, as in the header"),
     "CSV with a gap": (lambda d: text(d / "f", "file,x,y\na.png,1,1\nb.png,,2\n"), "all numbers or all strings (row 1"),
     "CSV of numbers and texts": (lambda d: text(d / "f", "file,x\na.png,1\nb.png,one\n"), "all numbers or all strings"),
-    "CSV that leads out": (lambda d: text(d / "f", "file,x\n../a.png,1\n"), "below the folder of the CSV"),
+    "CSV that leads out": (lambda d: text(d / "f", "file,x\n../a.png,1\n"), "inside the folder of the CSV"),
     "missing picture": (lambda d: with_picture(picture_folder(d / "f"), 5, None), "a readable file"),
     "truncated picture": (
-        lambda d: with_picture(picture_folder(d / "f"), 5, png(images()[5])[:70]), "a whole PNG or JPEG"),
+        lambda d: with_picture(picture_folder(d / "f"), 5, png(images()[5])[:70]), "a valid PNG or JPEG"),
     "larger picture": (
         lambda d: with_picture(picture_folder(d / "f"), 5, png(np.zeros((9, 9), np.uint8))), "images of one shape"),
     "transparent picture": (
@@ -203,6 +203,6 @@ def test_data_that_are_no_data(data):
 def test_what_does_not_fit_the_disk_is_refused_before_anything_is_written(tmp_path, cache_folder, monkeypatch):
     monkeypatch.setattr(opening, "IN_MEMORY", 0)
     monkeypatch.setattr(opening, "SPARE", 2**60)
-    with pytest.raises(InvalidValue, match="what fits the disk"):
+    with pytest.raises(InvalidValue, match="small enough for the disk"):
         ArrayTask(data=sprites_npz(tmp_path / "a.npz"))
     assert not list(cache_folder.iterdir())

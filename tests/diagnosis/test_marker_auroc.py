@@ -53,7 +53,7 @@ def test_the_table_has_an_auroc_under_each_number(planted):
     last = {heading: cells[-1] for heading, cells in table.items()}
     assert last["stage"] == "AUROC"
     assert last["factorization"] == "0.81 ↑"
-    assert last["its spread"] == "0.70 ↓"
+    assert last["std of log10 volume"] == "0.70 ↓"
     assert last["probe R² (held out)"] == "0.60 fall ↑"
     assert last["effective rank"] == "–"
 

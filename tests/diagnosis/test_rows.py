@@ -1,4 +1,4 @@
-"""Modules whose rows meet, or that draw random numbers, are not measured as if nothing were wrong."""
+"""Modules that mix the examples of a batch or draw random numbers are measured one example at a time."""
 
 from functools import partial
 
@@ -42,18 +42,12 @@ class OverTheBatch(nn.Module):
 
 
 @pytest.mark.parametrize(
-    "between",
-    [
-        Function(lambda hidden: hidden.softmax(dim=0)),
-        OverTheBatch(),
-    ],
-    ids=["softmax", "attention"],
+    "between", [Function(lambda hidden: hidden.softmax(dim=0)), OverTheBatch()], ids=["softmax", "attention"]
 )
 def test_rows_that_meet_are_run_alone(between):
     module = layers(between).eval()
     result = diagnose(module, GRID, encode="bump")
-    assert any("rows of a batch meet (from 1" in note and "run alone" in note for note in result.notes)
-    assert "note: rows of a batch meet" in result.summary()
+    assert "note: outputs depend on other examples in the batch (from 1" in result.summary()
     grid = recombine.FactorGrid.parse(GRID)
     codes = recombine.encodings.ENCODINGS.parse("bump")
     rows = [torch.cat([codes.code(v[None], f) for v, f in zip(p, grid.factors, strict=True)], 1) for p in grid.points]
@@ -70,7 +64,7 @@ def test_batch_statistics_that_no_single_row_has():
     result = diagnose(layers(normalise), GRID, encode="bump", holdout="center:1:2")
     assert any("the grid was run as one batch" in note for note in result.notes)
     assert result.attrs["metric"] == "finite differences"
-    assert "rows of a batch meet" in result.attrs["metric_reason"]
+    assert "outputs depend on other examples in the batch" in result.attrs["metric_reason"]
     for fields, words in (({"geometry": "exact"}, "^geometry"), ({"memory": 100}, "^memory")):
         with pytest.raises(InvalidValue, match=words):
             diagnose(layers(normalise), GRID, encode="bump", **fields)
@@ -100,7 +94,7 @@ class Remembers(nn.Module):
 def test_a_module_that_never_repeats_itself_is_refused():
     generator = np.random.default_rng(0)
     for between in (Remembers(), Function(lambda hidden: hidden * generator.normal())):
-        with pytest.raises(InvalidValue, match=r"^module.*same outputs again") as caught:
+        with pytest.raises(InvalidValue, match=r"^module.*reproduced by seeding") as caught:
             diagnose(layers(between), GRID, encode="bump")
         assert "\n" not in str(caught.value)
         assert not hasattr(between, "count")

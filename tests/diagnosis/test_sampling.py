@@ -8,10 +8,9 @@ from torch import nn
 from recombine.decoders import MLP, build_seeded
 from recombine.decoders.base import Interface
 from recombine.diagnosis import diagnose
-from recombine.diagnosis.sampling import PARTS, SUFFIX, plan_of
 from recombine.errors import InvalidValue
 from recombine.factors import Factor, FactorGrid
-from recombine.metrics.sampling import draw_sub_grids, quantile, repeated_estimate
+from recombine.metrics.sampling import PARTS, SUFFIX, draw_sub_grids, plan_of, quantile, repeated_estimate
 from tests.coloured import ALL, ColouredBumps
 
 GRID = FactorGrid(tuple(Factor(name, 0, 7, 8) for name in ("a", "b", "c")))
@@ -45,7 +44,7 @@ def test_a_sampled_grid_has_intervals_and_says_so(results):
     _, whole, sampled = results
     assert sampled["held_out"].shape == (4, 3, 3)
     assert sampled.attrs["points"] == 200
-    assert sampled.notes[0].startswith("200 of 512 points: errors are of points drawn at random")
+    assert sampled.notes[0].startswith("200 of 512 points: errors are means over random points")
     for name in ("factorization_mean", "id_error", "ood_error", "id_over_mean", "superposition", "kernel_agreement"):
         assert name in whole
         assert f"{name}{SUFFIX}" in sampled

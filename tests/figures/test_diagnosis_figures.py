@@ -34,7 +34,7 @@ def diagnosis(count, factors=("x", "y")):
         attrs={
             "metric": "finite differences",
             "metric_reason": "since the derivative is lost at inner.unet.up_blocks.0",
-            "notes": "rows of a batch meet (from inner.unet.mid on): each row was run alone\nnot run: inner.head",
+            "notes": "outputs are random (from inner.unet.mid on): each example was run alone\nnot run: inner.head",
         },
     )
 
@@ -110,7 +110,7 @@ def test_a_stage_without_numbers_is_not_called_zero(number):
     result["volume"][1] = number
     result["volume"][2, 0] = number
     figure = plane_figure(result)
-    assert [text.get_text() for text in figure.axes[1].texts] == ["no number"]
+    assert [text.get_text() for text in figure.axes[1].texts] == ["not finite"]
     assert np.isfinite(figure.axes[2].images[0].get_clim()).all()
     pyplot.close(figure)
 

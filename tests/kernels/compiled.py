@@ -1,4 +1,6 @@
-"""What tests of compiled kernels share."""
+"""Helpers for tests of compiled kernels."""
+
+from contextlib import contextmanager
 
 import pytest
 import torch
@@ -25,14 +27,12 @@ def near(actual, expected, least=1e-3):
     torch.testing.assert_close(actual.detach(), expected.detach(), rtol=0, atol=3e-5 * scale)
 
 
-class Threads:
-    """So many threads of torch in the block."""
-
-    def __init__(self, count):
-        self.count, self.before = count, torch.get_num_threads()
-
-    def __enter__(self):
-        torch.set_num_threads(self.count)
-
-    def __exit__(self, *error):
-        torch.set_num_threads(self.before)
+@contextmanager
+def threads(count):
+    """Let torch use this many threads in the block."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

@@ -27,9 +27,7 @@ def test_both_backends_have_the_same_names_and_signatures(name):
     ]
     assert public[0] == public[1]
     assert public[0]
-    for module in ours:
-        assert kernels.BACKENDS.keys() == kernels.NARROW.keys()
-        assert module.__doc__
+    assert kernels.BACKENDS.keys() == kernels.NARROW.keys()
 
 
 @needs_compiler

@@ -18,7 +18,7 @@ from recombine.kernels.cpp import build
 from recombine.kernels.cpp.narrow import NarrowConvolution
 from recombine.training import Ensemble
 from recombine.training.adamw import adamw_update
-from tests.kernels.compiled import CPU, Threads, near, needs_compiler
+from tests.kernels.compiled import CPU, near, needs_compiler, threads
 from tests.small import small_spec
 
 
@@ -28,14 +28,14 @@ from tests.small import small_spec
     st.integers(1, 20), st.integers(1, 5), st.integers(1, 5), st.integers(1, 40), st.integers(1, 40), st.booleans(),
     st.integers(0, 99), st.sampled_from([1, 2]),
 )  # fmt: skip
-def test_narrow_convolutions_agree_with_torch(batch, channels, out, height, width, below, seed, threads):
+def test_narrow_convolutions_agree_with_torch(batch, channels, out, height, width, below, seed, count):
     chance = torch.Generator().manual_seed(seed)
     shapes = (batch, channels, height, width), (out, channels, 3, 3), (out,)
     x, w, bias = (torch.randn(shape, generator=chance) for shape in shapes)
     x, w = x.transpose(2, 3).contiguous().transpose(2, 3), w.flip(0)
     leaves = [x.requires_grad_(below), w.requires_grad_(), bias.requires_grad_()]
     learnt = leaves if below else leaves[1:]
-    with Threads(threads):
+    with threads(count):
         images = NarrowConvolution.apply(*leaves)
         ours = torch.autograd.grad(images.square().sum() / 2, learnt)
     expected = functional.conv2d(*(leaf.double() for leaf in leaves), padding=1)

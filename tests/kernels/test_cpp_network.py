@@ -12,7 +12,7 @@ from recombine.kernels.shapes import NetworkShape
 from recombine.specs import RunSpec
 from recombine.tasks import BumpTask
 from recombine.training import Ensemble
-from tests.kernels.compiled import CPU, Threads, near, needs_compiler
+from tests.kernels.compiled import CPU, near, needs_compiler, threads
 
 
 def network(code, first, channels, doubles):
@@ -47,7 +47,7 @@ def filled(module, chance):
     st.integers(1, 20), st.integers(1, 30), st.integers(1, 9), st.sampled_from([1, 5, 8, 16, 24, 32, 33, 48, 64]),
     st.lists(st.booleans(), max_size=3), st.integers(0, 99), st.sampled_from([1, 2, 3]),
 )  # fmt: skip
-def test_networks_agree_with_torch(batch, code, first, channels, doubles, seed, threads):
+def test_networks_agree_with_torch(batch, code, first, channels, doubles, seed, count):
     """Any first size, any order of layers; outputs and gradients of all parameters."""
     chance = torch.Generator().manual_seed(seed)
     module = network(code, first, channels, doubles)
@@ -63,7 +63,7 @@ def test_networks_agree_with_torch(batch, code, first, channels, doubles, seed, 
     gradients = torch.autograd.grad((expected * scale).sum(), list(module.parameters()))
     vector = torch.cat([p.detach().float().flatten() for p in module.parameters()] + [torch.zeros(3)])
     vector.requires_grad_()
-    with Threads(threads):
+    with threads(count):
         images = images_of(vector, codes, shapes)
         (gradient,) = torch.autograd.grad((images * scale).sum(), vector)
     near(images, expected.float(), least=1.0)  # whole numbers went in, and may have cancelled to nothing
@@ -134,7 +134,7 @@ def test_padding_has_no_gradient_and_no_part_in_the_outputs():
 @pytest.mark.parametrize(("numbers", "code", "dtype"), [(10, 3, "float32"), (9999, 4, "float32"), (9999, 3, "float64")])
 def test_what_does_not_fit_is_refused(numbers, code, dtype):
     shapes, dtype = shapes_of(network(3, 2, 16, (False,))), getattr(torch, dtype)
-    with pytest.raises(ValueError, match="must fit"):
+    with pytest.raises(ValueError, match="must fit the network"):
         images_of(torch.ones(numbers, dtype=dtype), torch.ones(2, code, dtype=dtype), shapes)
-    with pytest.raises(ValueError, match="are not those of transposed convolutions"):
+    with pytest.raises(ValueError, match="must be those of transposed convolutions"):
         NetworkShape.of(shapes[:2])

@@ -7,7 +7,7 @@ from recombine import kernels
 from recombine.decoders import CNN, LowRank
 from recombine.kernels.cpp import network
 from recombine.kernels.cpp.chunks import MAX_CHUNKS, chunks_of
-from tests.kernels.compiled import Threads, near, needs_compiler, trained
+from tests.kernels.compiled import near, needs_compiler, threads, trained
 from tests.small import small_spec
 
 
@@ -15,8 +15,8 @@ from tests.small import small_spec
 @pytest.mark.parametrize("decoder", [CNN(width=32, depth=3), LowRank()], ids=["cnn", "low_rank"])
 def test_bits_do_not_depend_on_threads(decoder):
     spec, ends = small_spec(decoder, steps=6, batch=29), []
-    for threads in (1, 2, 3):
-        with Threads(threads):
+    for count in (1, 2, 3):
+        with threads(count):
             ends.append(trained(spec).weights)
     assert torch.equal(ends[0], ends[1])
     assert torch.equal(ends[0], ends[2])

@@ -175,5 +175,5 @@ def test_factorization_lies_between_a_half_and_one(factors):
 def test_codes_without_a_derivative_are_refused():
     onehot = BumpTask(size=8, encoding="onehot")
     reader = stage_reader(small_spec("mlp").module(), lambda values: onehot.codes(values).float())
-    with pytest.raises(InvalidValue, match="finite differences only"):
+    with pytest.raises(InvalidValue, match="use finite differences"):
         metric_tensor(reader, onehot.grid.points)

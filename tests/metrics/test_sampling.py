@@ -5,7 +5,6 @@ import torch
 
 from recombine.errors import InvalidValue
 from recombine.factors import Factor, FactorGrid
-from recombine.metrics.metric_tensors import finite_difference_metric, neighbour_metric
 from recombine.metrics.sampling import (
     draw_sub_grids,
     gap_free_sub_grid,
@@ -16,6 +15,7 @@ from recombine.metrics.sampling import (
     stratified_sample,
     sub_grid_shape,
 )
+from recombine.metrics.stages import finite_difference_metric, neighbour_metric
 
 POINTS = 600
 DRAWS = 300

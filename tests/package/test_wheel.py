@@ -32,7 +32,7 @@ COMMANDS = {
     "reproduce": (("reproduce", "C7", "--processes", "1", *TINY), "report/index.html"),
 }
 """Each command with what it leaves."""
-SLOWER = "recombine: compiled kernels are off, torch does their work more slowly ("
+SLOWER = "recombine: compiled kernels are off, training on the CPU is slower ("
 
 
 @pytest.fixture(scope="module")

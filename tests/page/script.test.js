@@ -7,7 +7,7 @@ import { deflateSync } from "node:zlib";
 import { initialState, parsed, written } from "../../src/recombine/page/script/address.js";
 import { fromHalf, inflated, numbersOf } from "../../src/recombine/page/script/bytes.js";
 import {
-  CODES, nearestPoint, positionsOf, valueAt, valueText, wayThrough,
+  CODES, nearestPoint, positionsOf, valueAt, valueText, pathThrough,
 } from "../../src/recombine/page/script/grid.js";
 import { Arena, Kernel, PANEL, packedSize } from "../../src/recombine/page/script/kernel.js";
 import { erf } from "../../src/recombine/page/script/operations.js";
@@ -83,7 +83,7 @@ test("points of the grid", () => {
 test("a way goes through the middle of what is held out", () => {
   const factors = [factor("x", 4), factor("y", 4)];
   const isHeld = (/** @type {number[]} */ [x, y]) => x >= 2 && (y === 1 || y === 2);
-  assert.deepEqual(wayThrough(factors, [0, 0], [0, 1], isHeld)[1], [2.5, 1.5]);
+  assert.deepEqual(pathThrough(factors, [0, 0], [0, 1], isHeld)[1], [2.5, 1.5]);
 });
 
 test("codes", () => {
@@ -225,8 +225,16 @@ test("work waits until it is quiet, and is told when it is done", async () => {
   assert.deepEqual([left, told], [0, 1]);
 });
 
-/** @type {any} */
-const settings = { size: 3, sigma: 1, background: 0, variance: 1, tolerance: 1, held: "000010000" };
+/** Settings of a training on a grid of `size` × `size` combinations. @param {number} size @returns {any} */
+function settingsOf(size) {
+  const factors = ["x", "y"].map((name) => ({ name, low: 0, high: size - 1, count: size, given: null }));
+  const values = Array.from({ length: size }, (_, k) => k);
+  const profile = values.map((center) => values.map((k) => Math.exp(-((k - center) ** 2) / 2)));
+  const codes = factors.map(() => ({ kind: "bump", variance: 1 }));
+  const convolutions = [{ inputs: 2 * size }];
+  return { size, factors, codes, convolutions, profiles: [profile, profile], background: 0, tolerance: 1 };
+}
+const settings = { ...settingsOf(3), held: "000010000" };
 
 test("a stream is the same for the same seed and name, and even", () => {
   const numbers = Array.from({ length: 4000 }, stream(7, "weights"));
@@ -252,7 +260,7 @@ test("stripes come before the kept combinations, which lack the held-out one", (
   assert.equal(rows.length, 14);
   assert.deepEqual([rows[0], rows[3], rows[6]], [[0, null], [null, 0], [0, 0]]);
   assert.ok(!rows.some(([x, y]) => x === 1 && y === 1));
-  assert.deepEqual(gridRows(3)[5], [1, 2]);
+  assert.deepEqual(gridRows(settings)[5], [1, 2]);
 });
 
 test("a bump is where it belongs, and a stripe has the same profile in every row", () => {
@@ -264,10 +272,10 @@ test("a bump is where it belongs, and a stripe has the same profile in every row
 });
 
 test("a bump is in place within the tolerance in both axes", () => {
-  const wide = { ...settings, size: 4 };
+  const wide = settingsOf(4);
   const image = new Float32Array(16);
   image[4 * 3 + 1] = 0.2; // row 3, column 1
-  const right = gridRows(4).filter((_, point) => isInPlace(image, point, wide));
+  const right = gridRows(wide).filter((_, point) => isInPlace(image, point, wide));
   assert.deepEqual(right, [[0, 2], [0, 3], [1, 2], [1, 3], [2, 2], [2, 3]]);
   assert.ok(isInPlace(image.map((own) => 1 - own), 7, { ...wide, background: 1 }));
 });
@@ -285,16 +293,17 @@ test("losses become points of a curve whatever reports they come in", () => {
 
 test("a training is told in words", () => {
   const run = new Run(0, false);
-  const bounds = { filled: 0.9, failed: 0.6 };
-  assert.equal(described(run, true, bounds), "Starting.");
+  /** @type {any} */
+  const data = { drawn: "disk", isolated: "rings", filled: 0.9, failed: 0.6 };
+  assert.equal(described(run, true, data), "Starting.");
   /** @type {any} */
   const report = { total: 20, step: 10, heldOut: 0.25, kept: 0.5, seconds: 1.26, losses: [] };
   run.add(report);
-  const now = "Step 10 of 20: 25 % of held-out bumps in place, 50 % of those trained on; 1.3 s";
-  assert.equal(described(run, true, bounds), `${now}.`);
-  assert.equal(described(run, false, bounds), `${now}, paused.`);
+  const now = "Step 10 of 20: 25 % of held-out disks in place, 50 % of those trained on; 1.3 s";
+  assert.equal(described(run, true, data), `${now}.`);
+  assert.equal(described(run, false, data), `${now}, paused.`);
   for (const [heldOut, outcome] of [[0.6, "failed"], [0.7, "filled in part"], [0.9, "filled"]]) {
     run.add({ ...report, step: 20, heldOut });
-    assert.ok(described(run, false, bounds).startsWith(`Without stripes the box ${outcome}: `));
+    assert.ok(described(run, false, data).startsWith(`Without rings the box ${outcome}: `));
   }
 });

@@ -45,13 +45,13 @@ def test_what_cannot_run_in_a_browser_is_computed_beforehand():
     assert model["program"] is None
     assert model["table"]["length"] == 2 * 12 * 16  # float16
     assert model["smooth"] == [False, False]
-    assert re.search("Calls: Not run here: .*cumsum in Calls.*computed beforehand at grid points", page.notes[0])
+    assert re.search("Not run in the page: .*cumsum in Calls.*Outputs at grid points are precomputed", page.notes[0])
 
 
 def test_random_outputs_are_noticed_where_some_are_not():
     page = rc.explore(Dropped(), SMALL)
     assert "random numbers (native_dropout in Dropped)" in page.notes[0]
-    assert page.notes[1:] == ("Dropped: Outputs are random: every point was run with the same random numbers.",)
+    assert page.notes[1:] == ("Dropped: Outputs are random; the same seed was used at every point.",)
 
 
 class Dropped(nn.Module):
@@ -64,7 +64,7 @@ class Dropped(nn.Module):
 def test_a_large_module_falls_back(monkeypatch):
     monkeypatch.setattr(limits, "LARGEST_PROGRAM", 40)
     page = rc.explore(nn.Linear(2, 16), SMALL)
-    assert "48 parameters are more than the 40 that a page may hold" in page.notes[0]
+    assert "at most 40 parameters, got 48" in page.notes[0]
 
 
 def test_a_module_without_parameters_runs():
@@ -75,7 +75,7 @@ def test_a_module_without_parameters_runs():
 
 
 def test_numbers_that_are_not_finite_at_one_point_are_refused():
-    with pytest.raises(rc.InvalidValue, match="finite numbers at every grid point") as error:
+    with pytest.raises(rc.InvalidValue, match="finite at every grid point") as error:
         rc.explore(nn.Linear(2, 16), SMALL, encode=hole)
     assert "\n" not in str(error.value)
 
@@ -88,16 +88,16 @@ def hole(values):
 def test_a_fallback_that_is_too_large_is_refused(monkeypatch):
     monkeypatch.setattr(limits, "LARGEST_PROGRAM", 40)
     monkeypatch.setattr(limits, "LARGEST_TABLE", 100)
-    with pytest.raises(rc.InvalidValue, match=r"48 parameters .*at most 100 outputs .*here 192"):
+    with pytest.raises(rc.InvalidValue, match=r"got 48\).*at most 100 output values .*here 192"):
         rc.explore(nn.Linear(2, 16), SMALL)
 
 
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ({"module": Calls(lambda x: x / 0 * 0)}, "finite numbers"),
+        ({"module": Calls(lambda x: x / 0 * 0)}, "outputs are finite"),
         ({"module": Calls(lambda x: torch.complex(x, x))}, "real numbers"),
-        ({"module": Calls(lambda x: x.sum())}, "a row of real numbers per input row"),
+        ({"module": Calls(lambda x: x.sum())}, "a row of real numbers for every input row"),
         ({"module": nn.Linear(5, 2)}, "runs at every grid point"),
         ({"module": "linear"}, "a torch.nn.Module"),
         ({"module": []}, "at least one module"),
@@ -177,7 +177,7 @@ def test_a_file_is_enough(shapes):
     page = rc.explore(nn.Linear(2, 16), data=shapes, holdout="mask:points=1,1")
     assert data_of(page.html)["models"][0]["sizes"] == [1, 1]
     for wrong, words in (
-        ({"grid": SMALL}, "grid must be left out"),
+        ({"grid": SMALL}, "grid must be omitted"),
         ({"data": "none.npz"}, "a file or folder that exists"),
     ):
         with pytest.raises(rc.InvalidValue, match=words):
@@ -233,7 +233,7 @@ def test_runs_are_labelled_by_what_their_specs_differ_in():
     assert names == ["depth", "data"]
     assert [own[0] for own in values] == ["1", "2", "1"]
     assert values[2][1] == "pick:samples=5 and isolated factors"
-    assert labels_of([kept(BASE)] * 3, None) == (["of these"], [["1"], ["2"], ["3"]])
+    assert labels_of([kept(BASE)] * 3, None) == (["number"], [["1"], ["2"], ["3"]])
 
 
 def test_two_decoders_and_modules_need_no_labels():

@@ -5,14 +5,20 @@ import json
 import pytest
 import torch
 
-from recombine.page.training import FAILED, FILLED, LIVE, LIVE_STRIPES, training_panel, training_settings
+from recombine.errors import InvalidValue
+from recombine.page.training import training_panel, training_settings
+from recombine.papers.forced_rendering import PAPER
 from recombine.reproduction.report import policy
+from recombine.tasks import BumpsTask
 from recombine.training import Ensemble, evaluate, fit, scores
 from recombine.training.adamw import adamw_update
 from recombine.training.fit import Stepper
 from tests.page.test_script import needs_node, run
 
 CPU = torch.device("cpu")
+PANEL = PAPER.training_panel
+LIVE = PANEL.spec
+LIVE_STRIPES = LIVE.replace(task=LIVE.task.replace(isolated=True))
 SHAPES = {
     "the panel's": LIVE_STRIPES,
     "two blocks, one size": LIVE_STRIPES.replace(
@@ -67,7 +73,7 @@ def test_gradient_and_step_equal_torch(tmp_path, spec):
     right = Torch(spec, 1)
     ours = trained(
         tmp_path, settings=training_settings(spec), weights=right.initial.tolist(), rows=right.rows,
-        stripes=spec.task.isolated,
+        isolated=spec.task.isolated,
     )  # fmt: skip
     gradient = torch.tensor(ours["gradient"])
     assert right.gradient.abs().max() > 1e-3
@@ -90,12 +96,8 @@ def test_adamw_is_ours(tmp_path):
     ours = trained(
         tmp_path, recipe=recipe.model_dump(), weights=weights[0].tolist(), gradients=gradients[:, 0].tolist()
     )
-    right, mean, square, step = (
-        weights.clone(),
-        torch.zeros(1, 64),
-        torch.zeros(1, 64),
-        torch.zeros(1, dtype=torch.int64),
-    )
+    right, mean, square = weights.clone(), torch.zeros(1, 64), torch.zeros(1, 64)
+    step = torch.zeros(1, dtype=torch.int64)
     for gradient, after in zip(gradients, ours, strict=True):
         adamw_update(
             right, mean, square, step, gradient, torch.ones(1, dtype=torch.bool), lr=torch.tensor([recipe.lr]),
@@ -112,7 +114,7 @@ def test_a_short_training_follows_torch(tmp_path):
     right = Torch(spec, 2 * epoch)
     assert [len(rows) for rows in right.rows] == 2 * [*[16] * 34, 7]  # the last batch of an epoch is a part
     ours = trained(
-        tmp_path, settings=training_settings(spec), weights=right.initial.tolist(), rows=right.rows, stripes=True
+        tmp_path, settings=training_settings(spec), weights=right.initial.tolist(), rows=right.rows, isolated=True
     )
     errors = right.advance(2 * epoch)
     assert errors[epoch:].mean() < 0.95 * errors[:epoch].mean()  # it learns
@@ -127,7 +129,7 @@ def test_a_short_training_follows_torch(tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("spec", [LIVE, LIVE_STRIPES], ids=["without stripes", "with stripes"])
 def test_verdicts_are_those_of_torch(tmp_path, spec):
-    seeds, stripes = range(4), spec.task.isolated
+    seeds, isolated = range(4), spec.task.isolated
     ensemble = Ensemble(spec.seeds(seeds), CPU)
     state = ensemble.initial()
     for _ in fit(ensemble, state):
@@ -136,15 +138,15 @@ def test_verdicts_are_those_of_torch(tmp_path, spec):
     for seed in seeds:
         module.load_state_dict(ensemble.named_weights(state, seed))
         theirs = scores(evaluate(spec.task, lambda codes: module(codes).detach(), CPU))["ood_accuracy"]
-        ours = trained(tmp_path, settings=training_settings(spec), seed=seed, stripes=stripes)
+        ours = trained(tmp_path, settings=training_settings(spec), seed=seed, isolated=isolated)
         print(f"seed {seed}: torch {theirs:.0%}, page {ours['heldOut']:.0%} in {ours['seconds']:.1f} s")
         for share in (theirs, ours["heldOut"]):
-            assert share >= FILLED if stripes else share <= FAILED
+            assert share >= PANEL.filled if isolated else share <= PANEL.failed
         assert ours["kept"] == 1
 
 
 def test_a_panel_has_all_that_its_worker_needs():
-    panel = training_panel(heading="h3")
+    panel = training_panel(PANEL, heading="h3")
     assert '<h3 id="training-title">' in panel.body
     assert "495 combinations" in panel.body and "289 in it" in panel.body  # noqa: PT018
     written = policy([panel.script], [panel.style], workers=panel.workers)
@@ -152,10 +154,21 @@ def test_a_panel_has_all_that_its_worker_needs():
     assert "worker-src" not in policy([panel.script], [panel.style])
 
 
+@pytest.mark.parametrize(
+    "change",
+    [{"decoder": "mlp"}, {"task": BumpsTask(size=14, factors=("x=14", "y=14", "size=2"))},
+     {"task": BumpsTask(size=14, factors=("x=14", "y=14"), fixed=("orientation=30",))}],
+    ids=["no CNN", "three factors", "no product"],
+)  # fmt: skip
+def test_what_the_panel_cannot_train_is_refused(change):
+    with pytest.raises(InvalidValue, match="training_panel"):
+        training_settings(LIVE.replace(**change))
+
+
 def test_bounds_are_those_of_torchs_first_weights():
     module = LIVE.module()
     for part, data in zip(
-        [m for m in module.modules() if hasattr(m, "kernel_size")], training_settings()["convolutions"], strict=True
+        [m for m in module.modules() if hasattr(m, "kernel_size")], training_settings(LIVE)["convolutions"], strict=True
     ):
         reached = part.weight.abs().max().item()
         assert 0.9 * data["bound"] < reached <= data["bound"]

@@ -2,7 +2,7 @@
  * Trains as test_training.py asks for and writes what comes of it: `node training.js FILE.json`.
  *
  * `{settings, weights, rows}`: the error and gradient of the first batch, and all errors and the last weights of as
- * many steps as there are batches. `{settings, seed, stripes}`: a whole training, with its accuracies and seconds.
+ * many steps as there are batches. `{settings, seed, isolated}`: a whole training, with its accuracies and seconds.
  * `{recipe, weights, gradients}`: the weights after a step of AdamW with each gradient.
  */
 
@@ -24,8 +24,8 @@ function optimized({ recipe, weights, gradients }) {
 }
 
 /** @param {any} request */
-function trained({ settings, weights, rows, seed, stripes }) {
-  const trainer = new Trainer(settings, code, seed ?? 0, stripes);
+function trained({ settings, weights, rows, seed, isolated }) {
+  const trainer = new Trainer(settings, code, seed ?? 0, isolated);
   const { network, examples, points } = trainer;
   if (!weights) {
     const began = performance.now();

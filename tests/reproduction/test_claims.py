@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from recombine.reproduction.claims import Claim, Sample, Statement, judge
-from recombine.reproduction.criteria import Learnt, effect
+from recombine.reproduction.criteria import Learnt, effect, record_digest
 from recombine.reproduction.report.verdicts import network_count, robustness, verdict_text
 
 NETWORKS = 48
@@ -167,7 +167,7 @@ def test_a_claim_without_its_datasets_is_not_judged():
 
 def test_a_changed_criterion_is_marked():
     before = claim(a=planted(0.3))
-    registered = {record.digest for record in before.records({})}
+    registered = {record_digest(record) for record in before.records({})}
     (judgement,) = judge([before], STUDIES, registered)
     assert judgement.timing == "before the data"
     after = claim(criterion=effect("an effect", 0.05), a=planted(0.3))
@@ -181,7 +181,7 @@ def test_a_changed_criterion_is_marked():
 
 def test_a_changed_alternative_is_marked_and_the_verdict_is_not():
     before = claim(a=planted(0.3), alternatives={"other": planted(0.3)})
-    registered = {record.digest for record in before.records({}) if record.part == "tests"}
+    registered = {record_digest(record) for record in before.records({}) if record["part"] == "tests"}
     (judgement,) = judge([before], STUDIES, registered)
     assert judgement.timing == "before the data"
     assert [test.timing for test in judgement.alternatives] == ["after the data"]

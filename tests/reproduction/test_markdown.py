@@ -55,15 +55,15 @@ def test_no_name_becomes_markup():
 
 def test_verdicts_in_brief_are_by_section_and_leave_none_out():
     verdicts = {"C1": "supported", "C2": "reversed", "C3": "supported", "C4": "undecided"}
-    judgements = [Judgement(claim, "text", "where", verdict) for claim, verdict in verdicts.items()]
+    judgements = [Judgement(claim, "text", "where", verdict, ours=claim > "C2") for claim, verdict in verdicts.items()]
     sections = [Section("a", "First", "", claims=("C3", "C2", "C1", "C9")), Section("b", "Empty", "", claims=("C9",))]
     assert brief_table(judgements, sections).splitlines() == [
-        "4 claims: 2 supported, 1 reversed, 1 undecided.",
+        "The paper: 2 claims, 1 supported, 1 reversed. Ours: 2 claims, 1 supported, 1 undecided.",
         "",
-        "| | |",
-        "|---|---|",
-        "| First | supported: C3, C1; reversed: C2 |",
-        "| Others | undecided: C4 |",
+        "| | The paper | Ours |",
+        "|---|---|---|",
+        "| First | reversed: C2; supported: C1 | supported: C3 |",
+        "| Others |  | undecided: C4 |",
     ]
 
 

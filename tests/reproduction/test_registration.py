@@ -34,22 +34,22 @@ BEFORE = CLAIM.record("tests", STATEMENT, DEFAULT.versions)
 )
 def test_whatever_a_verdict_depends_on_changes_the_digest(change):
     statement = replace(STATEMENT, criterion=STATEMENT.criterion.replace(**change))
-    assert CLAIM.record("tests", statement, DEFAULT.versions).digest != BEFORE.digest
+    assert record_digest(CLAIM.record("tests", statement, DEFAULT.versions)) != record_digest(BEFORE)
 
 
 def test_a_raised_version_changes_it_and_a_metric_of_another_name_does_not():
     def digest(**versions):
-        return CLAIM.record("tests", STATEMENT, {**DEFAULT.versions, "depth": versions}).digest
+        return record_digest(CLAIM.record("tests", STATEMENT, {**DEFAULT.versions, "depth": versions}))
 
     assert digest(study=1, hits=1) == digest(study=1, counted=1) != digest(study=1, hits=2)
 
 
 def test_records_go_through_a_file_unchanged_and_differ():
     records = [record for claim in DEFAULT.claims.values() for record in claim.records(DEFAULT.versions)]
-    digests = [record_digest(json.loads(json.dumps(record.model_dump(mode="json")))) for record in records]
-    assert digests == [record.digest for record in records]
+    digests = [record_digest(json.loads(json.dumps(record))) for record in records]
+    assert digests == [record_digest(record) for record in records]
     assert len(set(digests)) == len(digests)
-    assert {record.part for record in CLAIM.records(DEFAULT.versions)} == {"tests", "alternatives", "controls"}
+    assert {record["part"] for record in CLAIM.records(DEFAULT.versions)} == {"tests", "alternatives", "controls"}
 
 
 def test_criteria_are_registered_before_the_data_and_stay(tmp_path, monkeypatch):

@@ -99,7 +99,7 @@ def test_a_folder_holds_one_preset(tiny_folder, change, field, tmp_path, monkeyp
     results, preset = tiny_folder
     before = {path: path.read_bytes() for path in results.path.rglob("*") if path.is_file()}
     monkeypatch.setattr("recombine.reproduction.reproduce.train", None)
-    with pytest.raises(InvalidValue, match="or another --out") as caught:
+    with pytest.raises(InvalidValue, match="or use another --out") as caught:
         reproduce([STUDIES["encoding_width"]], preset.replace(**change), tmp_path / "runs", results.path, device="cpu")
     assert caught.value.field == field
     assert before == {path: path.read_bytes() for path in results.path.rglob("*") if path.is_file()}
@@ -163,7 +163,7 @@ def test_what_is_damaged_is_made_again_and_said(tiny_folder, tmp_path):
         reproduce(both[1:], preset, tmp_path / "runs", results.path, device="cpu")
     again = reproduce(both, preset, tmp_path / "runs", results.path, device="cpu", say=lines.append)
     for name in ("data/encoder.nc", "provenance.json", "runs.json"):
-        assert f"{name}: content changed; it is made again" in lines
+        assert f"{name}: content changed; it is written again" in lines
     assert sum("measured" in line for line in lines) == 1
     assert again.dataset("encoder").equals(before["encoder"])
     assert again.provenance["runs"] == 3
@@ -173,7 +173,7 @@ def test_what_is_damaged_is_made_again_and_said(tiny_folder, tmp_path):
         reproduce(both[1:], preset, tmp_path / "runs", results.path, device="cpu")
     lines.clear()
     again = reproduce(both, preset, tmp_path / "runs", results.path, device="cpu", say=lines.append)
-    assert lines[0] == "digests.json: missing; everything is made again"
+    assert lines[0] == "digests.json: missing; everything is written again"
     assert sum("measured" in line for line in lines) == 2
     assert again.dataset("encoder").equals(before["encoder"])
     assert not again.damaged()

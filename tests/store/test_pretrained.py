@@ -134,7 +134,7 @@ def test_parts_of_ones_own_name_the_module_to_import(own_decoder, tmp_path):
     assert type(from_pretrained(folder)) is type(spec.module())
     own_decoder.__module__ = "__main__"
     run = rc.Store(tmp_path / "store").find(spec.digest)
-    assert "register here" in (run.save_pretrained(tmp_path / "script") / CARD).read_text()
+    assert "register the classes" in (run.save_pretrained(tmp_path / "script") / CARD).read_text()
 
 
 def test_a_part_that_nobody_registered_asks_for_its_module(folder):
@@ -262,8 +262,10 @@ def test_a_run_goes_to_the_hub_and_comes_back(run, hub):
     module = from_pretrained("ann/bumps", revision="main")
     assert hub.calls[-1] == ("snapshot_download", "ann/bumps", "main", (CONFIG, WEIGHTS))
     assert all(torch.equal(value, module.state_dict()[name]) for name, value in run.module().state_dict().items())
-    assert ModelConfig.from_pretrained("ann/bumps").spec == run.spec
+    config = ModelConfig.from_pretrained("ann/bumps")
+    assert config.spec == run.spec
     assert hub.calls[-1][-1] == (CONFIG,)
+    assert config.module().state_dict().keys() == module.state_dict().keys()
 
 
 def test_what_the_hub_refuses_is_one_line(hub):

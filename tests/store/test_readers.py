@@ -84,7 +84,7 @@ def index(folder, content):
 
 def sweep_file(folder, content):
     (folder / "grid.toml").write_bytes(content)
-    return read_sweep(folder / "grid.toml")
+    return read_sweep(folder / "grid.toml", [])
 
 
 def decoders(folder, content):

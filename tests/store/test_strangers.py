@@ -112,7 +112,7 @@ def test_links_inside_a_run_are_damage_and_are_moved_as_links(tmp_path, store_pa
     shutil.move(run_.path, away)
     run_.path.symlink_to(away)
     assert next(str(p) for p in run_.problems()) == "not a folder"
-    with pytest.raises(StoreError, match="as it was written"):
+    with pytest.raises(StoreError, match="an undamaged file of this run"):
         run_.weights()
     assert store.find(run_.key) is None
     assert len(os.listdir(away)) == 5  # what it points to is as it was
@@ -146,8 +146,8 @@ def test_odd_entries_are_reported_and_passed_over(store_path, capsys):
     assert code == 1
     assert "4 checked, 3 damaged" in out
     for text in (
-        f"{odd.key} weights.safetensors: not a regular file", f"{piped.key} arrays.safetensors: not a regular file",
-        f"{'c' * 20} checkpoint: content changed", "notes.txt: does not belong here", "weights: does not belong here",
+        f"{odd.key}: weights.safetensors: not a regular file", f"{piped.key}: arrays.safetensors: not a regular file",
+        f"{'c' * 20}: checkpoint: content changed", "notes.txt: does not belong here", "weights: does not belong here",
     ):  # fmt: skip
         assert text in out
     assert out.count(".DS_Store: does not belong here") == 2
@@ -355,7 +355,7 @@ def test_unreadable_is_one_line_and_not_called_damage(read_only):
     code, out, err = with_rights_checked(["verify", read_only])
     assert "2 checked, 1 damaged, 1 could not be read" in out
     assert (code, err) == (1, "")
-    assert f"{other} weights.safetensors: content changed" in out
+    assert f"{other}: weights.safetensors: content changed" in out
     (read_only / "runs").chmod(0o000)
     for words in (["runs", "list", "--store"], ["verify"], ["runs", "show", "ab", "--store"]):
         code, out, err = with_rights_checked([*words, read_only])

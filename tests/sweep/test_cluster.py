@@ -111,9 +111,9 @@ def test_the_long_storm(running, tmp_path, drivers):
 def test_runs_that_kill_or_raise_are_put_aside_and_their_neighbours_finish(running, tmp_path):
     running.finish(running.drive(tmp_path / "store", [KILLER, RAISER, *INNOCENT]))
     lines = running.said()
-    assert {line.split()[1].rstrip(":") for line in lines if ": put aside (" in line} == {KILLER.digest, RAISER.digest}
+    assert {line.split()[1].rstrip(":") for line in lines if ": failed (" in line} == {KILLER.digest, RAISER.digest}
     assert any("RuntimeError: poisoned" in line for line in lines)
-    assert lines[-1].startswith("runs: 2 of 6 failed")
+    assert lines[-1].startswith("2 of 6 runs failed")
     assert sorted(Store(tmp_path / "store").keys()) == KEYS
     assert set(running.saves()[0].values()) == {1}
 
@@ -156,7 +156,7 @@ def test_workers_with_another_store_or_version_end_the_sweep_in_one_line(unlike,
     store, other = tmp_path / "store", tmp_path / "other"
     Store(other)
     for pretend, expected in (
-        ({"store": str(other)}, "not the one that the driver sees"),
+        ({"store": str(other)}, "is not the driver's"),
         ({"version": "0.0.1"}, "0.0.1"),
     ):
         unlike.replace_workers(pretend=pretend)

@@ -98,7 +98,7 @@ def test_interrupted_it_goes_on_to_the_same_bits(alone, tmp_path, forked):
         os.kill(os.getpid(), signal.SIGTERM)
 
     before, store = signal.getsignal(signal.SIGTERM), tmp_path / "store"
-    with pytest.raises(Interrupted, match="goes on from here"):
+    with pytest.raises(Interrupted, match="run the same command to continue"):
         train(SPECS, store, device="cpu", processes=2, checkpoint_seconds=NEVER, watch=when_both_train(interrupt))
     assert multiprocessing.active_children() == []
     assert signal.getsignal(signal.SIGTERM) == before

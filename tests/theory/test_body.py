@@ -5,8 +5,7 @@ import torch
 
 from recombine.decoders import LowRankEmbedding
 from recombine.factors import Factor, FactorGrid
-from recombine.metrics.metric_tensors import metric_tensor, stage_jacobians
-from recombine.metrics.stages import features
+from recombine.metrics.stages import features, metric_tensor, stage_jacobians
 from recombine.training import Ensemble
 from tests.small import small_spec
 

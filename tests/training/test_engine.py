@@ -198,9 +198,9 @@ def test_bf16_trains_near_float32_and_differs_from_it():
 
 
 def test_members_of_different_programs_are_refused():
-    with pytest.raises(InvalidValue, match="one decoder"):
+    with pytest.raises(InvalidValue, match="the same decoder"):
         Ensemble([small_spec("mlp"), small_spec("cnn")], CPU)
-    with pytest.raises(InvalidValue, match="one decoder"):
+    with pytest.raises(InvalidValue, match="the same decoder"):
         Ensemble([small_spec("mlp"), small_spec("mlp", batch=8)], CPU)
     with pytest.raises(InvalidValue, match="tf32"):
         Ensemble([small_spec("mlp", precision="tf32")], CPU)

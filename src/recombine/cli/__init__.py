@@ -1,4 +1,4 @@
-"""The command line. Commands are imported when they are used, so that `recombine --help` answers at once."""
+"""The command line. Commands are imported lazily, so that `recombine --help` is fast."""
 
 from __future__ import annotations
 
@@ -8,26 +8,27 @@ import sys
 import traceback
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated, Any, NoReturn
 
 from cyclopts import App, CycloptsError, Parameter
+from cyclopts.help import DefaultFormatter
 
 from recombine.cli.imports import FLAG as IMPORT
 from recombine.cli.imports import without_imports
+from recombine.cli.options import HELP, HELP_ALL, MORE
 from recombine.console import ReaderLeft, console, prepare_streams, say, silence, write_error
 from recombine.errors import Interrupted, RecombineError, RunsFailed, from_pydantic
 from recombine.version import __version__
 
 WRONG, MISUSED, STOPPED, READER_LEFT = 1, 2, 130, 141
-"""Exit codes: runs that failed; a mistake of the user's, or output that cannot be written; an interruption; a reader
-that left early."""
+"""Exit codes: failed runs; a user's mistake or output that cannot be written; an interruption; a closed pipe."""
 TRACEBACK = "--traceback"
 LIBRARIES = ("torch", "numpy", "pydantic", "xarray", "safetensors", "triton", "distributed")
 PREFIX = "RECOMBINE_"
-"""How the names of this package's own environment variables begin; no others are shown."""
+"""First letters of this package's environment variables."""
 EPILOGUE = (
-    f"Every command takes {IMPORT} MODULE, a module of yours that registers parts (docs/extending.md), and "
-    f"{TRACEBACK}, which shows where an error was raised."
+    f"Every command takes {HELP_ALL}, which shows all flags, {IMPORT} MODULE, which imports your own parts "
+    f"(docs/extending.md), and {TRACEBACK}, which shows where an error was raised."
 )
 
 app = App(
@@ -36,58 +37,51 @@ app = App(
     version_flags=(),  # a command of ours
     help_format="plaintext",
     help_epilogue=EPILOGUE,
-    suppress_keyboard_interrupt=False,  # which would exit without a word
+    help_flags=HELP,
+    default_parameter=Parameter(negative_iterable=()),
+    suppress_keyboard_interrupt=False,  # cyclopts would exit without a message
 )
 COMMANDS = {
     "train": (
         "train",
-        "Train ensembles; completed runs are loaded from the store.\n\n"
-        "Every flag of the task, decoder and recipe may be given several times: all combinations are trained, each "
-        "with all seeds. Ends with a table.\n\n"
+        "Train ensembles and print a table; completed runs are loaded from the store.\n\n"
+        "Flags of the task, decoder and recipe may be given several times: every combination is trained with every "
+        "seed. A sweep of any size can be a file with the same names (docs/scale.md); flags override it.\n\n"
         "Example: recombine train --encoding bump --encoding rate --width 16 --depth 3 --seeds 4",
-    ),
-    "sweep": (
-        "sweep",
-        "Train the runs of a file; completed runs are loaded from the store.\n\n"
-        "The file is TOML: each [[grid]] has the names of the flags of 'train' with a value or a list of values, and "
-        "seeds; all combinations of a grid are trained, and all grids. It may name a store, device, processes or a "
-        "scheduler as well; flags count for more.\n\n"
-        "Example: recombine sweep grid.toml --dry-run",
     ),
     "runs": ("app", "List, show, prune and export the runs of a store."),
     "diagnose": (
         "diagnose",
-        "Measure a module of your own.\n\n"
+        "Measure any PyTorch module.\n\n"
         "Geometry, factorization, probes, tuning, kernels and superposition, stage by stage.\n\n"
         "Example: recombine diagnose mycode:decoder --grid x=0:27,y=0:27 --encoding bump --holdout center:6:22",
     ),
     "explore": (
         "explore",
-        "Write a page on which decoders run live while one moves through their factors.\n\n"
-        "One HTML file that opens from disk. What cannot run in a browser is named, and shown by outputs computed "
-        "beforehand.\n\n"
+        "Write an interactive page on which decoders run live as you move through their factors.\n\n"
+        "The page is one HTML file. Modules that cannot run in a browser are shown by precomputed outputs.\n\n"
         "Example: recombine explore mycode:decoder --grid x=0:27,y=0:27 --encoding bump --holdout center:6:22 "
         "--out page.html",
     ),
     "reproduce": (
         "reproduce",
-        "Train, measure and judge figures and claims of the paper; write a report.\n\n"
+        "Reproduce a paper's figures and claims: train, measure, judge, write a report.\n\n"
         "Completed runs are loaded from the store.",
     ),
-    "figure": ("figure", "Draw a figure again from stored results, as PNG and SVG, and print its caption."),
-    "claims": ("claims", "Judge the claims again from stored results; with names, case by case."),
+    "figure": ("figure", "Redraw a figure from stored results, as PNG and SVG, and print its caption."),
+    "claims": ("claims", "Judge the claims again from stored results; given names, case by case."),
     "report": (
         "report",
-        "Write a folder's figures, verdicts and page again from its datasets; trains nothing.\n\n"
+        "Rewrite a folder's figures, verdicts and page from its datasets, without training.\n\n"
         "Marked blocks of a Markdown file look like <!-- verdicts: begin --> … <!-- verdicts: end -->. Names: "
         "verdicts, verdicts_in_brief, causes, claims (case by case), provenance, costs, and caption_NAME for every "
         "figure.",
     ),
     "verify": ("verify", "Compare the files of results or a store with their manifest; exit with 1 if any differs."),
 }
-"""Each command with the name of what runs it and its help."""
+"""Function and help of each command."""
 MODULES = {**dict.fromkeys(("figure", "claims", "report"), "reproduce"), "explore": "diagnose", "verify": "runs"}
-"""Where commands are, other than in a module of their own name."""
+"""Modules of commands that do not have the command's name."""
 
 app.register_install_completion_command(add_to_startup=False)
 for name, (attribute, text) in COMMANDS.items():
@@ -98,12 +92,11 @@ for name, (attribute, text) in COMMANDS.items():
 def version(
     *, verbose: Annotated[bool, Parameter(help="Versions, compiler, devices and folders, for bug reports.")] = False
 ) -> None:
-    """Print the version and exit; with --verbose, all that a bug report needs."""
+    """Print the version and exit; with --verbose, everything that a bug report needs."""
+    for name, value in _facts() if verbose else ():
+        say(f"{name}: {value.replace(os.path.expanduser('~'), '~')}")
     if not verbose:
         say(__version__)
-        return
-    for name, value in _facts():
-        say(f"{name}: {value.replace(os.path.expanduser('~'), '~')}")
 
 
 def _facts() -> Iterator[tuple[str, str]]:
@@ -121,7 +114,7 @@ def _facts() -> Iterator[tuple[str, str]]:
     yield "python", f"{platform.python_version()} ({sys.executable})"
     yield "platform", platform.platform()
     yield "environment", ", ".join(f"{name}={value}" for name, value in os.environ.items() if name.startswith(PREFIX))
-    installed = {own.metadata["name"]: own.version for own in metadata.distributions()}
+    installed = {package.metadata["name"]: package.version for package in metadata.distributions()}
     for name in LIBRARIES:
         yield name, installed.get(name, "not installed")
     devices = [torch.device("cpu"), *(torch.device("cuda", at) for at in range(torch.cuda.device_count()))]
@@ -133,15 +126,14 @@ def _facts() -> Iterator[tuple[str, str]]:
 
 
 def main(words: list[str] | None = None) -> NoReturn:
-    """Run a command and exit.
-
-    0 done, 1 something was found wrong, 2 a mistake, 130 interrupted, 141 the reader of the output left.
-    """
+    """Run a command and exit with 0, or one of the codes above."""
     prepare_streams()
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     words = sys.argv[1:] if words is None else words
     try:
-        code = _run([word for word in words if word != TRACEBACK])
+        rest = without_imports([word for word in words if word != TRACEBACK])
+        app.help_formatter = DefaultFormatter() if HELP_ALL in rest else CommonFlags()
+        code = app(rest, console=console(), exit_on_error=False, print_error=False, result_action="return_value")
     except ReaderLeft:
         silence(sys.stdout)
         sys.exit(READER_LEFT)
@@ -150,27 +142,30 @@ def main(words: list[str] | None = None) -> NoReturn:
         if TRACEBACK in words:
             traceback.print_exc()
         write_error(f"recombine: {' '.join(line.split())}")
-    sys.exit(code)
+    sys.exit(code if isinstance(code, int) else 0)
 
 
-def _run(words: list[str]) -> int:
-    rest = without_imports(words)
-    code = app(rest, console=console(), exit_on_error=False, print_error=False, result_action="return_value")
-    return code if isinstance(code, int) else 0
+class CommonFlags(DefaultFormatter):
+    """Help without the panels of rarely used flags."""
+
+    def __call__(self, console: Any, options: Any, panel: Any) -> None:
+        """Print a panel of common flags."""
+        if not str(panel.title).startswith(MORE):
+            super().__call__(console, options, panel)
 
 
 def _explained(error: BaseException) -> tuple[str, int]:
-    """One line and the exit code for what went wrong; what is nobody's mistake but ours is raised again."""
+    """Return one line about an error and the exit code; a bug of ours is raised again."""
     if isinstance(error, KeyboardInterrupt):
-        return "interrupted; the same command goes on from here", STOPPED
+        return "interrupted; run the same command to continue", STOPPED
     if isinstance(error, RecombineError | CycloptsError):
         code = STOPPED if isinstance(error, Interrupted) else WRONG if isinstance(error, RunsFailed) else MISUSED
         return str(error), code
-    if type(error).__name__ == "ValidationError":  # pydantic's, which takes long to import
+    if type(error).__name__ == "ValidationError":  # not by isinstance: importing pydantic is slow
         return str(from_pydantic(error, ())), MISUSED
     if isinstance(error, OSError):
-        silence(sys.stdout)  # what could not be written, to a full disk for example
-        return f"{error}; what was done is kept", MISUSED
+        silence(sys.stdout)  # drop buffered output, for example when the disk is full
+        return f"{error}; finished work is kept", MISUSED
     full = isinstance(error, RuntimeError) and ("alloc" in str(error) or "out of memory" in str(error))
     if full or isinstance(error, MemoryError):
         return "not enough memory; try a smaller size, width, batch or number of members", MISUSED

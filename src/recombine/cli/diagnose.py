@@ -1,4 +1,4 @@
-"""`recombine diagnose` and `recombine explore`: modules of a user's or stored runs, measured, or live in a page."""
+"""`recombine diagnose` and `recombine explore`, for user modules and stored runs."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from cyclopts import Parameter
 from recombine.cli.imports import FLAG as IMPORT
 from recombine.cli.imports import module_from, users_code
 from recombine.cli.options import SomePath, StorePath, Whole, require_file
-from recombine.cli.tables import Column, Holds, write_table
+from recombine.cli.tables import Column, write_table
 from recombine.console import console, paragraph, say
-from recombine.diagnosis.sampling import LIMIT
 from recombine.encodings import ENCODINGS
 from recombine.errors import InvalidValue, listed, reason_of
 from recombine.files import as_numbers, read_array, read_given, require_folder, write
 from recombine.holdouts import HOLDOUTS
-from recombine.store import Run, Store
+from recombine.metrics.sampling import LIMIT
+from recombine.store import ModelConfig, Run, Store
 from recombine.tasks import ArrayTask
 
 RUN = "run:"
-"""What a factory begins with that is a run of a store."""
+"""Prefix of a factory that is a run of a store."""
 WITH_FIELDS = "with fields as NAME:FIELD=VALUE"
 FORMS = ("categorical", "angular", "turn")
-"""Fields of the array task that say what its factors are."""
+"""Fields of `ArrayTask` that describe its factors."""
 
 
 def _described(field: str) -> str:
@@ -37,47 +37,41 @@ def _described(field: str) -> str:
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class SubjectFlags:
-    """The flags that both commands have."""
+    """Flags of both commands."""
 
-    grid: Annotated[
-        str | None,
-        Parameter(help="Factors and their values: x=0:27,y=0:27, both ends included; x=0:1:5 has five values."),
-    ] = None
-    data: Annotated[
-        SomePath | None,
-        Parameter(
-            help="Instead of --grid, --targets and --background: a file or folder of images with their factors "
-            "(docs/data.md)."
-        ),
-    ] = None
-    categorical: Annotated[list[str] | None, Parameter(help=_described("categorical"), negative=())] = None
-    angular: Annotated[list[str] | None, Parameter(help=_described("angular"), negative=())] = None
-    turn: Annotated[float | None, Parameter(help=_described("turn"), show_default=False)] = None
-    weights: Annotated[Path | None, Parameter(help="A .safetensors file with the module's state.")] = None
+    grid: str | None = None
+    """Factors and their values: x=0:27,y=0:27 (both ends included); x=0:1:5 has five values."""
+    data: SomePath | None = None
+    """File or folder of images with factors (docs/data.md), instead of --grid, --targets and --background."""
+    categorical: Annotated[list[str] | None, Parameter(help=_described("categorical"))] = None
+    angular: Annotated[list[str] | None, Parameter(help=_described("angular"))] = None
+    turn: Annotated[float | None, Parameter(help=_described("turn"))] = None
+    weights: Path | None = None
+    """A .safetensors file with the module's weights."""
     encoding: Annotated[
         str | None,
         Parameter(help=f"Encoding of factor values: {listed(ENCODINGS)}; {WITH_FIELDS}. Default: raw factor values."),
     ] = None
     holdout: Annotated[
-        str | None,
-        Parameter(help=f"Combinations held out of training: {listed(HOLDOUTS)}; {WITH_FIELDS}."),
+        str | None, Parameter(help=f"Combinations held out of training: {listed(HOLDOUTS)}; {WITH_FIELDS}.")
     ] = None
-    targets: Annotated[
-        Path | None,
-        Parameter(help="A .npy array of the right outputs, a row per grid point, last factor fastest."),
-    ] = None
-    background: Annotated[float | None, Parameter(help="Grey value of an empty output. Default: 0.")] = None
+    targets: Path | None = None
+    """A .npy array of target outputs, one row per grid point, last factor fastest."""
+    background: float | None = None
+    """Grey value of an empty output. Default: 0."""
     store: StorePath = None
 
     def subjects(self, factories: Sequence[str]) -> tuple[list[Any], dict[str, Any]]:
-        """The modules or runs that are named, and what `diagnose` and `explore` take beside them."""
-        stored = [factory.startswith(RUN) for factory in factories]
-        if all(stored):
-            self._refuse([own.name for own in fields(self) if own.name != "store"], "left out for stored runs")
-            return [stored_run(factory.removeprefix(RUN), self.store) for factory in factories], {}
-        if any(stored):
-            raise InvalidValue("factories", list(factories), f"all modules or all {RUN}KEY")
-        self._refuse(["store"], f"left out unless a factory is {RUN}KEY")
+        """The named modules, runs or checkpoints, and the other arguments of `diagnose` and `explore`."""
+        if not any(factory.startswith(RUN) for factory in factories):
+            self._refuse(["store"], f"left out unless a factory is {RUN}KEY")
+        trained = [factory.startswith(RUN) or Path(factory).is_dir() for factory in factories]
+        if all(trained):
+            own_names = [own.name for own in fields(self) if own.name != "store"]
+            self._refuse(own_names, "left out for runs and checkpoints, whose spec gives it")
+            return [trained_decoder(factory, self.store) for factory in factories], {}
+        if any(trained):
+            raise InvalidValue("factories", list(factories), f"all modules, or all {RUN}KEY or checkpoint folders")
         settings = self._settings()
         modules = [module_from(factory) for factory in factories]
         if self.weights is not None:
@@ -106,27 +100,31 @@ class SubjectFlags:
 
 
 def _raw(values: Any) -> Any:
-    """Factor values as they are, where `ArrayTask` would encode them by its default."""
+    """Return raw factor values, where `ArrayTask` would use its default encoding."""
     return values
 
 
-def stored_run(key: str, store: Path | None) -> Run:
-    """A finished run that decodes, whole and with all its parts known."""
-    run = Store(store, create=False)[key]
-    if problems := run.problems():
-        raise InvalidValue("factory", f"{RUN}{key}", f"a run whose files are whole ({problems[0]})")
+def trained_decoder(factory: str, store: Path | None) -> Run | ModelConfig:
+    """Return a finished, undamaged run (`run:KEY`) or the checkpoint in a folder."""
+    decoder: Run | ModelConfig
+    if factory.startswith(RUN):
+        decoder = Store(store, create=False)[factory.removeprefix(RUN)]
+        if problems := decoder.problems():
+            raise InvalidValue("factory", factory, f"a run with undamaged files ({problems[0]})")
+    else:
+        decoder = ModelConfig.from_pretrained(factory)
     try:
-        spec = run.spec
+        spec = decoder.spec
     except InvalidValue as error:
-        allowed = f"{error.allowed}, or what a module registers that {IMPORT} names"
+        allowed = f"{error.allowed}, or registered by a module given with {IMPORT}"
         raise InvalidValue(error.field, error.value, allowed) from None
     if spec.task.direction != "decode":
-        raise InvalidValue("factory", f"{RUN}{key}", "a run that decodes; give an encoder as package.module:name")
-    return run
+        raise InvalidValue("factory", factory, "a run of a decoder; give an encoder as package.module:name")
+    return decoder
 
 
 def load_weights(module: Any, weights: Path) -> None:
-    """Give a module the state of a .safetensors file."""
+    """Load the weights of a .safetensors file into a module."""
     from safetensors import SafetensorError
     from safetensors.torch import load
 
@@ -134,11 +132,11 @@ def load_weights(module: Any, weights: Path) -> None:
     try:
         module.load_state_dict(load(content))
     except SafetensorError as error:
-        pickled = content.startswith((b"PK", b"\x80"))  # torch.save, now and before
+        pickled = content.startswith((b"PK", b"\x80"))  # formats of torch.save, current and old
         hint = "safetensors.torch.save_file(module.state_dict(), FILE) writes one" if pickled else reason_of(error)
-        raise InvalidValue("weights", str(weights), f"a whole .safetensors file ({hint})") from error
-    except Exception as error:  # also what a module's own way of loading raises
-        raise InvalidValue("weights", str(weights), f"the state of this module ({reason_of(error)})") from error
+        raise InvalidValue("weights", str(weights), f"a valid .safetensors file ({hint})") from error
+    except Exception as error:  # a module may load weights in its own way
+        raise InvalidValue("weights", str(weights), f"the weights of this module ({reason_of(error)})") from error
 
 
 def diagnose(
@@ -146,48 +144,46 @@ def diagnose(
     /,
     *,
     subject: SubjectFlags = SubjectFlags(),  # noqa: B008
-    stages: Annotated[list[str] | None, Parameter(negative=())] = None,
-    memory: Annotated[Whole, Parameter(help="Megabytes that a measurement may keep at a time.")] = 1024,
-    geometry: Annotated[
-        Literal["auto", "exact", "differences"],
-        Parameter(help="Exact derivatives, differences between grid points, or (auto) exact ones where there are any."),
-    ] = "auto",
-    thorough: Annotated[bool, Parameter(help="Also compute the expensive metrics.", negative=())] = False,
-    points: Annotated[
-        Whole | None,
-        Parameter(help=f"Points that are measured; a larger grid is sampled. Default: {LIMIT}."),
-    ] = None,
-    seed: Annotated[Whole, Parameter(help="Seed for subsampling large grids.")] = 0,
-    plane: Annotated[
-        str | None,
-        Parameter(help="Two factors that the map of the volume is drawn over, as x,size. Default: the first two."),
-    ] = None,
-    at: Annotated[
-        list[str] | None,
-        Parameter(
-            help="Value of another factor in that map, as shape=0; several allowed. Factors without one are averaged.",
-            negative=(),
-        ),
-    ] = None,
+    stages: list[str] | None = None,
+    memory: Whole = 1024,
+    geometry: Literal["auto", "exact", "differences"] = "auto",
+    thorough: Annotated[bool, Parameter(negative=())] = False,
+    points: Whole = LIMIT,
+    seed: Whole = 0,
+    plane: str | None = None,
+    at: list[str] | None = None,
     out: Path | None = None,
 ) -> None:
-    """Measure a module: geometry, factorization, probes, tuning, kernels and superposition, stage by stage.
+    """Measure a module stage by stage.
 
     Parameters
     ----------
     factory
-        package.module:name or file.py:name of a function or class that returns the module (or of the module itself),
-        or run:KEY for a finished run of a store, whose spec says everything else.
+        package.module:name or file.py:name of a module, or of a function that returns one; or run:KEY of a stored run,
+        or the folder of an exported one.
     stages
-        Paths of submodules to measure, or patterns: 'unet.*' for one level of a path, 'unet.**' for all below; by
-        default the module's own parts, with wrappers opened.
+        Submodules to measure, by path or pattern ('unet.*', or 'unet.**' for all levels). Default: the children.
+    memory
+        Memory limit of a measurement in MiB.
+    geometry
+        Exact derivatives, finite differences on the grid, or (auto) exact where possible.
+    thorough
+        Also compute the expensive metrics.
+    points
+        Maximum number of points to measure; larger grids are sampled.
+    seed
+        Seed for subsampling large grids.
+    plane
+        Axes of the volume map: two factors, as x,size. Default: the first two.
+    at
+        Value of another factor in the volume map, as shape=0; may be repeated. Other factors are averaged.
     out
         Folder for the Dataset (diagnosis.nc) and figures.
     """
     import recombine.diagnosis as engine
 
     if out is None and (plane is not None or at):
-        raise InvalidValue("out", None, "given with --plane and --at, which are for the figure there")
+        raise InvalidValue("out", None, "given with --plane and --at, which only affect the figure")
     drawn, values = _plane(plane), _values_at(at or ())
     [module], inputs = subject.subjects([factory])
     if out is not None:
@@ -224,9 +220,9 @@ def _values_at(texts: Sequence[str]) -> dict[str, float]:
 
 
 def _print(result: Any) -> None:
-    """Write the summary: its table as wide as the screen, then its other lines."""
+    """Print the summary: a table, then text."""
     columns = [
-        Column(heading, cells, Holds.NAMES if heading == "stage" else Holds.NUMBERS)
+        Column(heading, cells, "left" if heading == "stage" else "right")
         for heading, cells in result.summary_table().items()
     ]
     write_table(console(), columns)
@@ -240,9 +236,9 @@ def _write(out: Path, result: Any, plane: tuple[str, str] | None, at: Mapping[st
 
     drawn = {"stages": profile_figure(result)}
     if len(result["held_out"].dims) > 1:
-        drawn["volume"] = plane_figure(result, plane=plane, at=at)  # refuses before anything is written
+        drawn["volume"] = plane_figure(result, plane=plane, at=at)  # raises before anything is written
     write(out / "diagnosis.nc", bytes(result.to_netcdf(engine="h5netcdf")), "out")
-    with warnings.catch_warnings():  # a box stands for a letter of a name that the font does not have
+    with warnings.catch_warnings():  # a factor's name may have letters that the font lacks
         warnings.filterwarnings("ignore", "Glyph .* missing from", UserWarning)
         for name, figure in drawn.items():
             save_figure(figure, out, name)
@@ -256,24 +252,24 @@ def explore(
     title: str | None = None,
     training: bool = False,
 ) -> None:
-    """Write a page on which decoders run live.
+    """Write an interactive page on which decoders run live.
 
     Parameters
     ----------
     factories
-        package.module:name or file.py:name of functions or classes that return modules (or of modules), or run:KEY for
-        finished runs of a store, whose specs say everything else. Several are compared side by side.
+        package.module:name or file.py:name of modules, or of functions that return them; or run:KEY of stored runs, or
+        folders of exported ones. Several are compared side by side.
     out
         The HTML file to write.
     image
-        Rows and columns of an output, as 28,28, or channels first, as 3,28,28, where its own shape does not say it.
+        Shape of an output image, as 28,28 or, with channels first, 3,28,28. Default: taken from the output.
     title
         Heading of the page.
     training
-        Add a panel in which a small decoder is trained live, with stripes and without.
+        Add a panel that trains a small decoder live, with isolated factors and without.
     """
     if not factories:
-        raise InvalidValue("factories", None, f"given, as package.module:name, file.py:name or {RUN}KEY")
+        raise InvalidValue("factories", None, f"given, as package.module:name, file.py:name, {RUN}KEY or a folder")
     require_file(out, "out")
     decoders, settings = subject.subjects(factories)
     from recombine.page import explore as engine

@@ -1,7 +1,6 @@
-"""A user's own code: `--import MODULE`, which every command takes, and modules by `package.module:name`.
+"""User code: `--import MODULE`, which every command takes, and modules given as `package.module:name`.
 
-That code may do anything: need arguments, raise, not even parse. Whatever goes wrong is one line; `--traceback` says
-where in the user's code it did.
+Whatever that code raises is reported in one line; `--traceback` shows where.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ FACTORY = "package.module:name or file.py:name of a function or class without ar
 
 
 def without_imports(words: list[str]) -> list[str]:
-    """The words of a command without the modules to import, which are imported."""
+    """Import the modules that `--import` names, and return the other words."""
     rest, remaining = [], iter(words)
     for word in remaining:
         flag, equals, name = word.partition("=")
@@ -42,10 +41,10 @@ def without_imports(words: list[str]) -> list[str]:
 
 
 def import_parts(name: str) -> None:
-    """Import a module by its name or its file's, from the current folder too; a failure is one line.
+    """Import a module by its name or file, also from the current folder.
 
-    Its folder is the last of the path, so that no file there takes the place of another library's, and stays there:
-    training processes of this command import the module as well, by its name.
+    Its folder goes to the end of `sys.path`, so that no file there shadows a library, and stays there, because worker
+    processes import the module by name, too.
     """
     file = Path(name if name.endswith(".py") else f"{name}.py").absolute()
     is_file = name.endswith(".py") or file.is_file()
@@ -59,7 +58,7 @@ def import_parts(name: str) -> None:
 
 
 def module_from(factory: str) -> nn.Module:
-    """The module that a factory returns, or that it is."""
+    """Return the module that a factory returns, or that it is itself."""
     from torch import nn
 
     source, _, name = factory.rpartition(":")
@@ -84,14 +83,14 @@ def _imported(source: str) -> ModuleType:
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None
     assert spec.loader is not None
-    module = sys.modules[name] = importlib.util.module_from_spec(spec)  # where pickles and dataclasses look for it
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)  # pickle and dataclasses look it up there
     spec.loader.exec_module(module)
     return module
 
 
 @contextmanager
 def _importable(folder: Path) -> Iterator[None]:
-    """Let the user's code import what lies beside it and in the current folder."""
+    """Let user code import from its own folder and the current one."""
     before, sys.path[:0] = list(sys.path), [str(folder), os.getcwd()]
     try:
         yield
@@ -101,10 +100,10 @@ def _importable(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def users_code(field: str, factory: str, allowed: str) -> Iterator[None]:
-    """A context in which code of the user's runs: whatever it raises is one line."""
+    """Report whatever user code raises in this context as one line."""
     try:
         yield
     except (RecombineError, MemoryError):
         raise
-    except (Exception, SystemExit) as error:  # a script's `sys.exit()` is a mistake here, too
+    except (Exception, SystemExit) as error:  # a script may call `sys.exit()`
         raise InvalidValue(field, factory, f"{allowed} ({reason_of(error)})") from error

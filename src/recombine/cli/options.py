@@ -1,4 +1,4 @@
-"""Options that several commands have, each described once; other names of flags; files that can be written."""
+"""Options shared by several commands, and the check that an output file can be written."""
 
 from __future__ import annotations
 
@@ -12,12 +12,14 @@ from cyclopts import Parameter, Token
 from recombine.errors import InvalidValue
 from recombine.files import one_line_errors
 
-SHORT = {"decoder.width": "width", "decoder.depth": "depth", "training.samples": "samples"}
-"""Dotted flags that everybody uses, by a short name."""
+HELP_ALL = "--help-all"
+HELP = ("--help", "-h", HELP_ALL)
+MORE = "More:"
+"""First word of the panels that only --help-all shows."""
 
 
 def _whole(_: Any, tokens: Sequence[Token]) -> int:
-    """The number that was typed, where the parser would round a fraction."""
+    """Return an integer; cyclopts would round a fraction."""
     try:
         return int(tokens[0].value)
     except ValueError:
@@ -25,7 +27,7 @@ def _whole(_: Any, tokens: Sequence[Token]) -> int:
 
 
 def _path(_: Any, tokens: Sequence[Token]) -> Path:
-    """The path that was typed; nothing is not the current folder."""
+    """Return a path; an empty one is not the current folder."""
     if not tokens[0].value:
         raise ValueError("must be a path, got nothing")
     return Path(tokens[0].value)
@@ -41,7 +43,7 @@ ResultsPath = Annotated[SomePath, Parameter(name="--from", help="Folder written 
 
 
 def require_file(path: Path, field: str) -> None:
-    """Refuse a file that cannot be written, or whose folder does not exist."""
+    """Raise unless the file can be written and its folder exists."""
     if path.is_dir():
         raise InvalidValue(field, str(path), "a file, not a directory")
     with one_line_errors(path, field):

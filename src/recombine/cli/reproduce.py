@@ -1,4 +1,4 @@
-"""`recombine reproduce`, `figure`, `claims` and `report`: train a preset, measure it, judge the claims, draw, write."""
+"""`recombine reproduce`, `figure`, `claims` and `report`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from cyclopts import Parameter
 from rich.text import Text
 
 from recombine.cli.options import ResultsPath, SomePath, Whole, require_file
-from recombine.cli.tables import Column, Holds, write_table
+from recombine.cli.tables import Column, write_table
 from recombine.cli.train import ExecutorFlags
 from recombine.console import console, paragraph, say
 from recombine.errors import InvalidValue, listed
@@ -37,14 +37,14 @@ PaperName = Annotated[
     Parameter(name="--paper", help=f"Which paper: {listed(paper_names())}. Default: {PAPER.name}."),
 ]
 BLOCKS: Mapping[str, Callable[[Findings], str]] = {
-    "verdicts": lambda own: verdicts.markdown_table(own.judgements),
-    "verdicts_in_brief": lambda own: verdicts.brief_table(own.judgements, own.paper.sections),
-    "causes": lambda own: verdicts.causes_table(own.judgements),
-    "claims": lambda own: verdicts.claim_by_claim(own.judgements),
-    "provenance": lambda own: verdicts.provenance_table(own.results.provenance),
-    "costs": lambda own: verdicts.costs_table(own.results.costs()),
+    "verdicts": lambda findings: verdicts.markdown_table(findings.judgements),
+    "verdicts_in_brief": lambda findings: verdicts.brief_table(findings.judgements, findings.paper.sections),
+    "causes": lambda findings: verdicts.causes_table(findings.judgements),
+    "claims": lambda findings: verdicts.claim_by_claim(findings.judgements),
+    "provenance": lambda findings: verdicts.provenance_table(findings.results.provenance),
+    "costs": lambda findings: verdicts.costs_table(findings.results.costs()),
 }
-"""Marked blocks of a document, other than captions."""
+"""Marked blocks of a document, apart from captions."""
 
 
 def reproduce(
@@ -53,30 +53,30 @@ def reproduce(
         str, Parameter(help=f"{listed(PAPER.presets)}: small and quick, or the paper's settings.")
     ] = "quick",
     seeds: Whole | None = None,
-    changes: Annotated[list[str] | None, Parameter(name="--set", negative=())] = None,
+    changes: Annotated[list[str] | None, Parameter(name="--set")] = None,
     training: ExecutorFlags = ExecutorFlags(),  # noqa: B008
     out: SomePath = Path("report"),
     paper: PaperName = None,
 ) -> None:
-    """Re-run the paper's figures and claims; write a report. Completed runs are loaded from the store.
+    """Reproduce a paper's figures and claims, and write a report.
 
     Parameters
     ----------
     seeds
-        Seeds where a claim is judged; by default as many as the preset asks for.
+        Number of seeds for claims. Default: the preset's.
     changes
-        A field of the preset, as NAME=VALUE; may be given several times.
+        Override a field of the preset, as NAME=VALUE; may be given several times.
     out
         Folder for datasets, figures and the page.
     """
-    own = installed(paper)
-    settings = own.preset_named(preset).changed([*(changes or []), *([] if seeds is None else [f"seeds={seeds}"])])
-    studies = own.selected(what or ("all",))
-    processes, cluster = training.processes, training.cluster
+    source = installed(paper)
+    settings = source.preset_named(preset).changed([*(changes or []), *([] if seeds is None else [f"seeds={seeds}"])])
+    studies = source.selected(what or ("all",))
+    processes, scheduler = training.processes, training.scheduler
     if processes is not None and processes < 1:
         raise InvalidValue("processes", processes, "at least 1")
-    if cluster is not None and processes is not None:
-        raise InvalidValue("processes", processes, "left out with a scheduler, whose workers are the processes")
+    if scheduler is not None and processes is not None:
+        raise InvalidValue("processes", processes, "left out with a scheduler")
     if (out / MARKER).exists() or out.absolute() == store_path(training.store).absolute():
         raise InvalidValue("out", str(out), "a folder for a report, not a directory of runs")
 
@@ -85,25 +85,26 @@ def reproduce(
     with TrainingBar() as bar:
         results = run(
             studies, settings, training.store, out, device=training.device or "auto", members=training.members,
-            processes=processes or (len(os.sched_getaffinity(0)) if cluster is None else None), scheduler=cluster,
-            watch=bar, say=bar.say, paper=own,
+            processes=processes or (len(os.sched_getaffinity(0)) if scheduler is None else None), scheduler=scheduler,
+            watch=bar, say=bar.say, paper=source,
         )  # fmt: skip
-        findings = Findings(own, results)
+        findings = Findings(source, results)
         page = written(findings, bar.say_above)
     if findings.judgements:
         _print_verdicts(findings.judgements)
     if findings.outdated:
-        say(f"measured by another edition, and left out: {listed(findings.outdated)}")
+        say(f"left out, since another version measured them: {listed(findings.outdated)}")
     say(f"report: {page}")
 
 
 def written(findings: Findings, note: Callable[[str], None] = lambda line: None) -> Path:
-    """The report of a folder of results, with the decoders that it keeps."""
+    """Write the report of a results folder with its explorer, and return the page's path."""
     from recombine.page import report_explorer
     from recombine.page.training import training_panel
     from recombine.reproduction.reporting import write_report
 
-    panels = {"data": training_panel(heading="h3")} if findings.paper.training_panel else {}
+    live = findings.paper.training_panel
+    panels = {} if live is None else {live.section: training_panel(live, heading="h3")}
     if findings.results.decoders is not None:
         panels["question"] = report_explorer(findings.results)
     return write_report(findings, say=note, panels=panels)
@@ -111,53 +112,58 @@ def written(findings: Findings, note: Callable[[str], None] = lambda line: None)
 
 def _print_verdicts(judgements: Sequence[Judgement]) -> None:
     columns = [
-        Column("claim", [judgement.claim for judgement in judgements], Holds.NAMES),
-        Column("verdict", [Text(verdicts.verdict_text(j), style=COLORS[j.verdict]) for j in judgements], Holds.NAMES),
+        Column("claim", [judgement.claim for judgement in judgements], "left"),
+        Column("verdict", [Text(verdicts.verdict_text(j), style=COLORS[j.verdict]) for j in judgements], "left"),
         Column("learnt", [verdicts.network_count(judgement) for judgement in judgements]),
-        Column("evidence", [verdicts.sentence(judgement) for judgement in judgements], Holds.PROSE),
-        Column("robustness", [verdicts.robustness(judgement) for judgement in judgements], Holds.PROSE),
+        Column("evidence", [verdicts.sentence(judgement) for judgement in judgements], "left"),
+        Column("robustness", [verdicts.robustness(judgement) for judgement in judgements], "left"),
     ]
     if any(judgement.verdict == "direction only" for judgement in judgements):
-        columns.insert(2, Column("reference", [judgement.reference or "–" for judgement in judgements], Holds.NAMES))
+        columns.insert(2, Column("reference", [judgement.reference or "–" for judgement in judgements], "left"))
     write_table(console(), columns)
     if late := [judgement.claim for judgement in judgements if judgement.timing == "after the data"]:
         say(f"criteria changed after the data: {listed(late)}")
 
 
 def report(
-    folder: Annotated[SomePath, Parameter(help="Folder written by reproduce.")],
-    /,
-    *,
-    write: Annotated[
-        list[Path] | None, Parameter(help="Markdown files whose marked blocks are written again.", negative=())
-    ] = None,
-    marker_auroc: Annotated[
-        Path | None, Parameter(help="JSON file for the AUROCs and the advice that diagnose prints (study markers).")
-    ] = None,
-    reference: Annotated[
-        Path | None, Parameter(help="JSON file for the verdicts, which stand beside those of few seeds.")
-    ] = None,
-    store: Annotated[
-        SomePath | None,
-        Parameter(help="Directory of the folder's runs, from which decoders to explore are taken into the folder."),
-    ] = None,
-    paper: PaperName = None,
-) -> None:
-    """Write a folder's figures, verdicts and page again from its datasets."""
+    folder: SomePath, /, *, write: list[Path] | None = None, marker_auroc: Path | None = None,
+    reference: Path | None = None, store: SomePath | None = None, paper: PaperName = None,
+) -> None:  # fmt: skip
+    """Rewrite a folder's figures, verdicts and page from its datasets.
+
+    Parameters
+    ----------
+    folder
+        Folder written by reproduce.
+    write
+        Markdown files whose marked blocks to update.
+    marker_auroc
+        JSON file for the marker AUROCs and advice that diagnose prints.
+    reference
+        JSON file for the verdicts, to compare with those of few seeds.
+    store
+        Directory of runs from which to copy decoders for the explorer into the folder.
+    """
     findings = Findings(installed(paper), Results.existing(folder))
     _require_present(findings, findings.outdated)
     captions = {f"caption_{name}": figure for name, figure in findings.figures.items()}
     texts = {path: _marked_document(path, [*BLOCKS, *captions]) for path in write or []}
     if store is not None:
-        _collect(findings, store)
+        from recombine.reproduction.explorer import collect, kept_decoders
+        from recombine.store import Store
+
+        preset = findings.paper.preset(**findings.preset)
+        collect(findings.results, findings.paper, preset, Store(store, create=False), say)
+        if not kept_decoders(findings.results):
+            raise InvalidValue("store", str(store), f"a store with converged runs of {str(findings.results.path)!r}")
     blocks = {name: made(findings) for name, made in BLOCKS.items()} if texts else {}
-    blocks |= {name: verdicts.escaped(findings.caption(own)) for name, own in captions.items()} if texts else {}
+    blocks |= {name: verdicts.escaped(findings.caption(figure)) for name, figure in captions.items()} if texts else {}
     page = written(findings)
     for path, text in texts.items():
         write_file(path, verdicts.with_blocks(text, blocks).encode(), "write")
     if marker_auroc is not None:
         if findings.paper.write_markers is None:
-            raise InvalidValue("marker_auroc", str(marker_auroc), "left out: this paper ranks no markers")
+            raise InvalidValue("marker_auroc", str(marker_auroc), "left out, since this paper ranks no markers")
         findings.paper.write_markers(findings.results, findings.judgements, marker_auroc)
     if reference is not None:
         judged = {judgement.claim: judgement.verdict for judgement in findings.judgements}
@@ -166,48 +172,34 @@ def report(
 
 
 def _marked_document(path: Path, blocks: Iterable[str]) -> str:
-    """The text of a document that has marks for blocks, all of them among these."""
+    """Return the text of a document, which must have marked blocks with known names."""
     try:
         text = read_given(path, "write").decode()
     except UnicodeDecodeError:
         raise InvalidValue("write", str(path), "a text file in UTF-8") from None
     names, known = verdicts.marked_blocks(text), list(blocks)
     if not names or any(name not in known for name in names):
-        raise InvalidValue("write", str(path), f"a file with marked blocks, named among {listed(known)}")
+        raise InvalidValue("write", str(path), f"a file whose marked blocks are among {listed(known)}")
     require_file(path, "write")
     return text
 
 
-def _collect(findings: Findings, store: Path) -> None:
-    """Take the decoders of the explorer from a store into the folder."""
-    from recombine.reproduction.explorer import collect, kept_decoders
-    from recombine.store import Store
-
-    collect(findings.results, findings.paper, findings.paper.preset(**findings.preset), Store(store, create=False), say)
-    if not kept_decoders(findings.results):
-        raise InvalidValue(
-            "store", str(store), f"a store with networks behind {str(findings.results.path)!r} that learnt"
-        )
-
-
 def _require_present(findings: Findings, outdated: Sequence[str]) -> None:
-    """Refuse Datasets that another edition measured: what they hold is judged and drawn otherwise now."""
+    """Raise if another version measured a dataset, since it would be judged and drawn differently now."""
     if outdated:
-        allowed = (
-            f"results of this edition (another one measured {listed(outdated)}; 'recombine reproduce' does it again)"
-        )
+        allowed = f"results of this version ({listed(outdated)} are older; run 'recombine reproduce' again)"
         raise InvalidValue("from", str(findings.results.path), allowed)
 
 
 def figure(
-    name: Annotated[str, Parameter(help=f"One of {listed(PAPER.figures)}; a number is a figure of the paper.")],
+    name: Annotated[str, Parameter(help=f"One of {listed(PAPER.figures)}; numbers are figures of the paper.")],
     /,
     *,
     source: ResultsPath = Path("report"),
     out: Annotated[SomePath | None, Parameter(help="Folder for the files. Default: the figures of --from.")] = None,
     paper: PaperName = None,
 ) -> None:
-    """Draw one figure again from stored results, as PNG and SVG, and print its caption."""
+    """Redraw a figure from stored results, as PNG and SVG, and print its caption."""
     from recombine.reproduction.reporting import save_figure
 
     findings = Findings(installed(paper), Results.existing(source))
@@ -226,21 +218,21 @@ def claims(
     source: ResultsPath = Path("report"),
     paper: PaperName = None,
 ) -> None:
-    """Judge the claims again from stored results; with names, case by case."""
+    """Judge the claims again from stored results; given names, case by case."""
     known = installed(paper).claims
-    wanted = [name.upper() for name in names] or list(known)
-    for name in wanted:
+    chosen = [name.upper() for name in names] or list(known)
+    for name in chosen:
         if name not in known:
             raise InvalidValue("claim", name, f"one of {listed(known)}")
     findings = Findings(installed(paper), Results.existing(source))
-    read = {study for name in wanted for study in known[name].studies}
+    read = {study for name in chosen for study in known[name].studies}
     _require_present(findings, [study for study in findings.outdated if study in read])
     judgements = {judgement.claim: judgement for judgement in findings.judgements}
     if not names:
         return _print_verdicts(list(judgements.values()))
-    for name in wanted:  # known, but perhaps without its study here
+    for name in chosen:  # known, but its study may not be in this folder
         if name not in judgements:
-            raise InvalidValue("claim", name, f"one of those that were judged: {listed(judgements)}")
+            raise InvalidValue("claim", name, f"one of the judged claims: {listed(judgements)}")
         _print_cases(judgements[name])
     return None
 
@@ -250,11 +242,11 @@ def _print_cases(judgement: Judgement) -> None:
     tests = verdicts.evidence(judgement)
     columns = [
         Column("", [kind for kind, _ in tests]),
-        Column("case", [test.case for _, test in tests], Holds.NAMES),
-        Column("outcome", [test.outcome for _, test in tests], Holds.NAMES),
+        Column("case", [test.case for _, test in tests], "left"),
+        Column("outcome", [test.outcome for _, test in tests], "left"),
         Column("learnt", [f"{test.learnt}/{test.trained}" for _, test in tests]),
         Column("estimate [95 % interval]", [verdicts.interval_text(test.interval) for _, test in tests]),
-        Column("claimed", [f"{test.statistic} {test.claimed}" for _, test in tests], Holds.PROSE),
+        Column("claimed", [f"{test.statistic} {test.claimed}" for _, test in tests], "left"),
     ]
     if tests:
         write_table(console(), columns)

@@ -1,49 +1,52 @@
-"""`recombine runs` and `recombine verify`: the runs of a store, and whether files are whole. Nothing imports torch."""
+"""`recombine runs` and `recombine verify`: list and manage the runs of a store, check files. Imports without torch."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
+from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import App, Parameter
 from rich.table import Table
 from rich.text import Text
 
-from recombine.cli.options import SomePath, StorePath, Whole, require_file
-from recombine.cli.tables import HEADINGS, Column, Holds, score_text, train_command, write_table
+from recombine.cli.options import HELP, SomePath, StorePath, Whole, require_file
+from recombine.cli.tables import HEADINGS, Column, score_text, train_command, write_table
 from recombine.console import console, counted, paragraph, say, visible
 from recombine.errors import InvalidValue, StoreError, listed, shortened, typed
 from recombine.files import one_line_errors, write
 from recombine.keys import REVISION
 from recombine.manifest import LIST, Manifest
-from recombine.store import Run, Store, flattened
+from recombine.store import Problem, Run, Store, flattened
 from recombine.store.names import MARKER, is_key
 
 if TYPE_CHECKING:
     import pandas
 
 TWO_SIDED = 1.96
-"""Standard errors to either side of a 95 % interval."""
-FOUND_WRONG, MISUSED = 1, 2
-"""Exit codes: something differs, something could not be read."""
+"""Half-width of a 95 % interval in standard errors."""
+DAMAGED, UNREADABLE = 1, 2
+"""Exit codes."""
 KEY_DIGITS, FEW = 10, 4
-"""How much of a key is listed, and how many of the keys that have no row."""
+"""Digits of a key that are shown, and keys that a note names."""
 LONGEST_CELL = 40
-IN_USE = "kept, it is in use:"
 NEWEST = 100
-"""Runs that are listed by default."""
+"""Runs listed by default."""
 TABLES = (".csv", ".parquet")
 
-app = App(name="runs", help="List, show, prune and export the runs of a store.", help_format="plaintext")
+app = App(
+    name="runs", help="List, show, prune and export the runs of a store.", help_format="plaintext", help_flags=HELP
+)
 
 Switch = Annotated[bool, Parameter(negative=(), show_default=False)]
 Where = Annotated[
     str | None,
     Parameter(
-        help="Only runs that meet an expression, as \"encoding == 'bump' and depth >= 4 and ood_accuracy > 0.9\": "
-        "names of the flags of train and of scores; and, or, not, in, comparisons.",
+        help="Select runs by an expression, such as \"encoding == 'bump' and depth >= 4 and ood_accuracy > 0.9\": "
+        "names of the flags of train and of scores, comparisons, and, or, not, in.",
     ),
 ]
 
@@ -53,14 +56,14 @@ def list_runs(
     *, where: Where = None, newest: Whole = NEWEST, everything: Annotated[Switch, Parameter(name="--all")] = False,
     store: StorePath = None,
 ) -> int:  # fmt: skip
-    """List the finished runs, oldest first, with the fields in which they differ and their scores; and the unfinished.
+    """List finished runs, oldest first, with their scores and the fields in which they differ; count unfinished ones.
 
     Parameters
     ----------
     newest
-        Maximum number of runs that are listed, the newest ones.
+        Maximum number of runs to list; the newest are kept.
     everything
-        List all of them.
+        List all runs.
     """
     from recombine.store.table import selected
 
@@ -69,41 +72,37 @@ def list_runs(
     opened = Store(store, create=False)
     table = opened.table()
     unreadable = table.attrs["unreadable"]
-    met = table if where is None else selected(table, where)
-    shown = met if everything else met.tail(newest)
+    matching = table if where is None else selected(table, where)
+    shown = matching if everything else matching.tail(newest)
     if len(shown):
         _write_listing(shown)
-    if len(shown) < len(met):
-        say(f"the newest {len(shown)} of {len(met)}; --all lists all, --where selects")
+    if len(shown) < len(matching):
+        say(f"the newest {len(shown)} of {len(matching)}; --all lists all, --where selects")
     unfinished = opened.unfinished()
     tail = f", {len(unfinished)} unfinished ({_some(unfinished)})" if unfinished else ""
     count = counted(len(table), "finished run")
-    say(f"{count if where is None else f'{len(met)} of {count}'} in {opened.path}{tail}")
-    if unreadable:
-        say(f"cannot be listed: {_some(unreadable)}; 'recombine verify {opened.path}' says why")
-    return _code(opened, unreadable)
-
-
-def _code(store: Store, unlisted: Sequence[str]) -> int:
-    """The exit code of a listing without some runs: they are damaged, or could not be read."""
+    say(f"{count if where is None else f'{len(matching)} of {count}'} in {opened.path}{tail}")
+    if not unreadable:
+        return 0
+    say(f"cannot be listed: {_some(unreadable)}; 'recombine verify {opened.path}' says why")
     try:
-        return FOUND_WRONG if any(store.run(key).damage() for key in unlisted) else MISUSED if unlisted else 0
+        return DAMAGED if any(opened.run(key).damage() for key in unreadable) else UNREADABLE
     except StoreError:
-        return MISUSED
+        return UNREADABLE
 
 
 def _write_listing(table: pandas.DataFrame) -> None:
-    """Write the fields in which runs differ, their scores, and what is common to all."""
+    """Write the fields in which runs differ and their scores as a table, and what they share below it."""
     from recombine.store.table import short_name
 
     fields = [name for name in table if name not in (*HEADINGS, "finished")]
-    # A field that only some kinds have says no more than the kind does.
+    # A field that only some kinds have tells no more than the kind does.
     kinds_differ = any(name.endswith("kind") and table[name].nunique() > 1 for name in fields)
-    columns, common = [Column("key", [key[:KEY_DIGITS] for key in table.index], Holds.NAMES)], []
+    columns, common = [Column("key", [key[:KEY_DIGITS] for key in table.index], "left")], []
     for name in fields:
         cells = [_cell(value) for value in table[name]]
         if table[name].nunique(dropna=kinds_differ) > 1:
-            columns.append(Column(short_name(name), cells, Holds.NAMES))
+            columns.append(Column(short_name(name), cells, "left"))
         elif len(set(cells)) == 1 and cells[0] not in ("–", "false"):
             common.append(f"{short_name(name)}={cells[0]}")
     columns += [Column(head, [score_text(name, v) for v in table[name]]) for name, head in HEADINGS.items()]
@@ -112,14 +111,14 @@ def _write_listing(table: pandas.DataFrame) -> None:
 
 
 def _cell(value: Any) -> str:
-    """A field's value; integers of a column in which some are missing come as floats."""
+    """Return a value as text; pandas turns integers into floats where some are missing."""
     if value is None or value != value:
         return "–"
     return f"{value:.6g}" if isinstance(value, float) else shortened(typed(value), LONGEST_CELL)
 
 
 def _some(keys: Sequence[str]) -> str:
-    """The first few keys."""
+    """Return the first few keys, shortened."""
     return ", ".join(key[:KEY_DIGITS] for key in keys[:FEW]) + (", …" if len(keys) > FEW else "")
 
 
@@ -130,18 +129,16 @@ def show(run: str, /, *, store: StorePath = None) -> None:
     Parameters
     ----------
     run
-        Its key, or the first digits of it.
+        Key, or its first digits.
     """
     stored = Store(store, create=False)[run]
     if problems := stored.damage():
-        raise InvalidValue("run", stored.key, f"a run whose files are whole ({problems[0]})")
+        raise InvalidValue("run", stored.key, f"a run with undamaged files ({problems[0]})")
     say(f"{stored.key} {stored.status} after {counted(stored.result['steps'], 'step')}")
-    spec = stored.spec_fields
-    sections = {
-        "spec": flattened(spec),
-        "scores": _scores(stored),
-        "provenance": _readable(stored.result["provenance"]),
-    }
+    spec, provenance = stored.spec_fields, dict(stored.result["provenance"])
+    for name in {"started", "finished"} & set(provenance):
+        provenance[name] = datetime.fromtimestamp(provenance[name]).isoformat(" ", "seconds")
+    sections = {"spec": flattened(spec), "scores": _scores(stored), "provenance": provenance}
     for title, fields in sections.items():
         say(f"\n{title}")
         grid = Table.grid(padding=(0, 2))
@@ -156,7 +153,7 @@ def show(run: str, /, *, store: StorePath = None) -> None:
 
 
 def _scores(run: Run) -> dict[str, str | None]:
-    """Scores, with a 95 % interval where only some points of a grid were evaluated."""
+    """Return scores as text, with 95 % intervals if only a sample of the grid was evaluated."""
     errors = run.standard_errors
     texts = {name: None if v is None else f"{v:.5g}" for name, v in run.result["scores"].items()}
     if "points" not in run.result:
@@ -165,18 +162,11 @@ def _scores(run: Run) -> dict[str, str | None]:
     return {**shown, "points": f"{run.result['points']} drawn at random; ± is a 95 % interval"}
 
 
-def _readable(provenance: dict[str, Any]) -> dict[str, Any]:
-    return {
-        name: datetime.fromtimestamp(value).isoformat(" ", "seconds") if name in ("started", "finished") else value
-        for name, value in provenance.items()
-    }
-
-
 @app.command
 def prune(
     *runs: str, unfinished: Switch = False, diverged: Switch = False, dry_run: Switch = False, store: StorePath = None,
 ) -> None:  # fmt: skip
-    """Delete what no run needs (damaged and half-written files), and the runs that are named.
+    """Delete damaged and half-written files, and the given runs.
 
     Parameters
     ----------
@@ -185,29 +175,27 @@ def prune(
     unfinished
         Also delete the checkpoints of unfinished runs.
     diverged
-        Also delete runs whose loss stopped being a finite number.
+        Also delete runs whose loss became infinite or NaN.
     dry_run
         Only print what would be deleted.
     """
-    opened = Store(Store(store, create=False).path)  # folders that a copy has lost are made again
+    opened = Store(Store(store, create=False).path)  # makes empty folders that a copy has lost
     keys = {opened[run].key for run in runs}
-    if diverged:  # as the run says itself: the index is only a cache
+    if diverged:  # the index is only a cache: ask the run itself
         keys |= {key for key in opened.table("status == 'diverged'").index if opened.run(key).status == "diverged"}
     leftovers = sorted(opened.leftovers("tmp", "checkpoints", "damaged"))
     checkpoints = opened.unfinished() if unfinished else []
-    verb = "would delete" if dry_run else "deleted"
-    counts = {"leftover": 0, "run": 0, "checkpoint of": 0}
-    for key, path in leftovers:
-        done = not opened.is_busy(key) if dry_run else opened.delete_leftover(key, path)
-        counts["leftover"] += done
-        say(f"{verb if done else IN_USE} {path}")
-    for key in [*sorted(keys), *checkpoints]:
-        what, delete = ("run", opened.remove) if key in keys else ("checkpoint of", opened.discard_checkpoint)
-        done = dry_run or delete(key)
-        counts[what] += done
-        say(f"{verb if done else IN_USE} {what} {key}")
-    deleted = [counted(counts["leftover"], "leftover"), counted(counts["run"], "run")]
-    say(f"{verb} {', '.join([*deleted, counted(counts['checkpoint of'], 'checkpoint')])}")
+    items = [("leftover", key, str(path), partial(opened.delete_leftover, key, path)) for key, path in leftovers]
+    items += [("run", key, f"run {key}", partial(opened.remove, key)) for key in sorted(keys)]
+    items += [
+        ("checkpoint", key, f"checkpoint of {key}", partial(opened.discard_checkpoint, key)) for key in checkpoints
+    ]
+    verb, counts = "would delete" if dry_run else "deleted", Counter[str]()
+    for kind, key, name, delete in items:
+        done = not opened.is_busy(key) if dry_run else delete()
+        counts[kind] += done
+        say(f"{verb if done else 'kept, in use:'} {name}")
+    say(f"{verb} {', '.join(counted(counts[kind], kind) for kind in ('leftover', 'run', 'checkpoint'))}")
 
 
 @app.command
@@ -217,16 +205,16 @@ def export(
 ) -> None:  # fmt: skip
     """Copy runs to another store (a directory), or write their specs and scores as a table (.csv, .parquet).
 
-    Or one run to a directory in the layout of the Hugging Face hub: model.safetensors, config.json and a model card.
+    With --layout huggingface, write one run as model.safetensors, config.json and a model card.
 
     Parameters
     ----------
     to
-        A directory that does not exist yet or is a store; or a file ending in .csv or .parquet.
+        A new directory, a store, or a file ending in .csv or .parquet.
     runs
         Keys, or first digits. Default: all runs.
     layout
-        Of a directory: a store, or huggingface for one run, which recombine.from_pretrained loads.
+        Layout of the directory: a store, or huggingface for one run, which recombine.from_pretrained loads.
     """
     if to.suffix and to.suffix not in TABLES and not to.is_dir():
         raise InvalidValue("to", str(to), f"a directory, or a file ending in {listed(TABLES)}")
@@ -238,7 +226,7 @@ def export(
     opened = Store(store, create=False)
     with one_line_errors(to, "to"):
         if to.exists() and to.samefile(opened.path):
-            raise InvalidValue("to", str(to), "another directory than the store")
+            raise InvalidValue("to", str(to), "a directory other than the store")
     table = opened.table(where)
     keys = [opened[run].key for run in runs]
     if unreadable := [key for key in table.attrs["unreadable"] if key in keys or not keys]:
@@ -251,21 +239,16 @@ def export(
         write(to, parquet(table) if to.suffix == PARQUET else table.to_csv().encode(), "to")
     elif layout == "huggingface":
         if len(table) != 1:
-            raise InvalidValue("runs", len(table), "one run, as a folder of the hub holds one model")
+            raise InvalidValue("runs", len(table), "one run, since a hub folder holds one model")
         opened.run(table.index[0]).save_pretrained(to)
     else:
-        _copy([opened.run(key) for key in table.index], to)
+        try:
+            other = Store(to)
+        except StoreError as error:  # name this argument instead
+            raise StoreError(str(error).replace("store", "to", 1)) from None
+        for key in table.index:
+            other.adopt(opened.run(key))
     say(f"{counted(len(table), 'run')} exported to {to}")
-
-
-def _copy(runs: Sequence[Run], to: SomePath) -> None:
-    """Copy runs to a store, made where there is none; refusals name this argument."""
-    try:
-        other = Store(to)
-    except StoreError as error:
-        raise StoreError(str(error).replace("store", "to", 1)) from None
-    for run in runs:
-        other.adopt(run)
 
 
 def verify(folder: SomePath, /) -> int:
@@ -274,50 +257,33 @@ def verify(folder: SomePath, /) -> int:
     Parameters
     ----------
     folder
-        Folder written by reproduce, or directory of runs.
+        Folder written by reproduce, or a directory of runs.
     """
     manifest = Manifest(folder)
     names, is_store = manifest.names() if folder.is_dir() else [], (folder / MARKER).is_file()
     if not (names or is_store):
         raise InvalidValue("folder", str(folder), "a folder written by 'recombine reproduce', or a directory of runs")
-    codes = [_verify_results(manifest, names)] if names else []
-    if is_store:
-        codes.append(_verify_store(Store(folder, create=False)))
-    return FOUND_WRONG if FOUND_WRONG in codes else max(codes)
-
-
-def _verify_store(store: Store) -> int:
-    """Print what is wrong with each run and checkpoint, and go on."""
-    checked = 0
-    kinds: Counter[str] = Counter()
-    for name, problems in store.verify():
+    checked, kinds = len(names), Counter[str]()
+    in_store = Store(folder, create=False).verify() if is_store else ()
+    for name, problems in chain(_results(manifest, names), in_store):
         checked += is_key(name)
         kinds.update({problem.kind for problem in problems})
         for problem in problems:
-            say(f"{name} {problem}" if problem.kind != "stray" else f"{problem}")
-    again = "; damaged runs are trained again when they are next needed" if kinds["damage"] else ""
-    return _summed_up(checked, kinds["damage"], kinds["unreadable"], again)
+            say(f"{problem}" if problem.kind == "stray" else f"{name}: {problem}")
+    unread = f", {kinds['unreadable']} could not be read" if kinds["unreadable"] else ""
+    again = "; damaged runs are trained again when they are next needed" if is_store and kinds["damage"] else ""
+    say(f"{checked} checked, {kinds['damage']} damaged{unread}{again}")
+    return DAMAGED if kinds["damage"] else UNREADABLE if kinds["unreadable"] else 0
 
 
-def _verify_results(manifest: Manifest, names: list[str]) -> int:
-    """Print what is wrong with each file, and go on."""
-    damaged = unreadable = 0
+def _results(manifest: Manifest, names: list[str]) -> Iterator[tuple[str, list[Problem]]]:
+    """Yield each damaged or unreadable file of a results folder, and how to restore it."""
     for name in names:
+        drawn = name.startswith("figures/") or name in ("claims.json", "index.html")
+        command = f"report {manifest.folder}" if drawn else "reproduce"
+        again = f"'recombine {command}' makes {'everything' if name == LIST else 'it'} again"
         try:
-            problem = manifest.problem(name)
-            damaged += problem is not None
+            if problem := manifest.problem(name):
+                yield name, [Problem(f"{problem}; {again}")]
         except StoreError as error:
-            problem = f"cannot be read: {error}"
-            unreadable += 1
-        if problem:
-            drawn = name.startswith("figures/") or name in ("claims.json", "index.html")
-            command = f"report {manifest.folder}" if drawn else "reproduce"
-            say(f"{name}: {problem}; 'recombine {command}' makes {'everything' if name == LIST else 'it'} again")
-    return _summed_up(len(names), damaged, unreadable)
-
-
-def _summed_up(checked: int, damaged: int, unreadable: int, note: str = "") -> int:
-    """Print how much was checked; the exit code."""
-    unread = f", {unreadable} could not be read" if unreadable else ""
-    say(f"{checked} checked, {damaged} damaged{unread}{note}")
-    return FOUND_WRONG if damaged else MISUSED if unreadable else 0
+            yield name, [Problem(f"cannot be read: {error}; {again}", "unreadable")]

@@ -1,186 +1,276 @@
-"""`recombine sweep FILE`: grids of runs in TOML, by the names of `train`'s flags. Reading a file runs no code.
+"""Sweeps: specs from the flags of `recombine train`, or from a TOML, YAML or JSON file with the same names.
 
-store = "runs"                  # optional: store, device, processes, members, memory, checkpoint,
-device = "cpu"                  # scheduler or scheduler_file
-seeds = "0..31"                 # of every grid without seeds of its own
-
-[[grid]]                        # all combinations; several grids are joined
-encoding = ["bump", "rate"]
-width = [16, 32]
-holdout = "center:6:22"
+Flags are made from the spec's fields, so none is ever missing. A flag may be given several times: a sweep is every
+combination. A part with variants (encoding, hold-out, training set, decoder) is written as `name:field=value`, or as a
+name with dotted flags (`--decoder cnn --decoder.width 16`). Reading a file runs no code.
 """
 
 from __future__ import annotations
 
+import inspect
+import itertools
 import math
 import tomllib
-from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal, get_args, get_origin
 
-from cyclopts import Parameter
-from pydantic import TypeAdapter, ValidationError
+from cyclopts import Group, Parameter
+from pydantic.fields import FieldInfo
 
-from recombine.cli.options import SHORT, SomePath
-from recombine.cli.tables import Column, Holds, field_text, write_table
-from recombine.cli.train import TrainingFlags, parse_seeds, spec_flags, specs_from
-from recombine.console import console, counted, say
-from recombine.errors import InvalidValue, StoreError, from_pydantic, listed, nearest, typed
-from recombine.files import read_given
-from recombine.specs import RunSpec
-from recombine.store import Store, store_path
-from recombine.store.names import MARKER
-from recombine.sweep.local import Check
-from recombine.training import program_of
+from recombine.cli.options import MORE
+from recombine.decoders import DECODERS
+from recombine.encodings import ENCODINGS
+from recombine.errors import InvalidValue, RecombineError, listed, nearest, typed
+from recombine.files import parsed_json, read_given
+from recombine.holdouts import HOLDOUTS
+from recombine.records import Registry
+from recombine.specs import Recipe, RunSpec
+from recombine.tasks import TASKS, TRAINING_RULES, ArrayTask
 
-MOST_RUNS = 1_000_000
+PARTS: dict[str, Registry[Any]] = {
+    "encoding": ENCODINGS, "holdout": HOLDOUTS, "training": TRAINING_RULES, "decoder": DECODERS,
+}  # fmt: skip
+SHORT = {"decoder.width": "width", "decoder.depth": "depth", "training.samples": "samples"}
+"""Short names of common dotted flags."""
+COMMON = {
+    "task", "size", "data", "encoding", "holdout", "training", "training.samples", "isolated", "decoder",
+    "decoder.width", "decoder.depth", "seeds", "epochs", "steps", "batch", "lr", "weight_decay", "precision",
+}  # fmt: skip
+"""Flags that --help shows; --help-all shows the others too."""
+PANELS = {
+    name: Group.create_ordered(name)
+    for name in (
+        "Task", "Decoder", "Recipe", f"{MORE} task", f"{MORE} decoder", f"{MORE} recipe",
+        f"{MORE} fields of encodings, hold-outs and training sets",
+    )
+}  # fmt: skip
+SEEDS = "Number of seeds (8), a range with both ends included (0..31) or a list (3,5,9). Default: 1."
+MOST_SEEDS, MOST_RUNS = 100_000, 1_000_000
 
 
 @dataclass(frozen=True)
-class SweepFile:
-    """What a sweep file says."""
+class Flag:
+    """One flag: its dotted name, help and panel."""
 
     name: str
-    grids: list[tuple[dict[str, list[str]], list[int]]]
-    """Of each grid, values by flag and seeds."""
-    settings: TrainingFlags
+    help: str
+    panel: str
+    switch: bool = False
+    """True or false: given without a value, and not swept."""
 
-    def specs(self, usual: Mapping[str, list[str]]) -> list[RunSpec]:
-        """The specs of all grids, each once, with usual values for flags that a grid does not have."""
-        specs: dict[str, RunSpec] = {}
-        for number, (flags, seeds) in enumerate(self.grids, 1):
-            try:
-                specs |= {spec.digest: spec for spec in specs_from({**usual, **flags}, seeds)}
-            except InvalidValue as error:
-                raise _located(f"{self.name}: grid {number}", error) from None
-        return list(specs.values())
+    @property
+    def python_name(self) -> str:
+        """The name as a Python identifier."""
+        return self.name.replace(".", "__")
+
+    def parameter(self) -> inspect.Parameter:
+        """Return the flag as a parameter of a command."""
+        long = "--" + self.name.replace("_", "-")
+        names = [long, f"--{SHORT[self.name]}"] if self.name in SHORT else [long]
+        panel = self.panel if self.name in COMMON else f"{MORE} {self.panel.lower()}"
+        common: dict[str, Any] = {"name": names, "help": self.help, "group": PANELS[panel], "show_default": False}
+        kind: Any = Annotated[bool | None, Parameter(**common)]
+        if not self.switch:
+            kind = Annotated[list[str] | None, Parameter(**common, allow_leading_hyphen=True)]
+        return inspect.Parameter(self.python_name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=kind)
 
 
-def read_sweep(path: Path) -> SweepFile:
-    """The grids and settings of a file; a mistake in it is one line with the file, the field and what it must be."""
+def spec_flags() -> list[Flag]:
+    """Return a flag for every field of a run's spec, and for its seeds."""
+    flags = [Flag("task", f"What to draw: {listed(TASKS)}.", "Task")]
+    switches = {name for cls in TASKS.values() for name, info in cls.model_fields.items() if info.annotation is bool}
+    for name, texts in _fields(TASKS).items():
+        flags.append(Flag(name, _choices(name) + " ".join(texts), "Task", name in switches))
+    flags.append(Flag("decoder", _choices("decoder"), "Decoder"))
+    for part, registry in PARTS.items():
+        for name, texts in _fields(registry).items():
+            full = f"{part}.{name}"
+            panel = "Task" if full in COMMON else "Fields of encodings, hold-outs and training sets"
+            flags.append(Flag(full, " ".join(texts), "Decoder" if part == "decoder" else panel))
+    flags.append(Flag("seeds", SEEDS, "Recipe"))
+    for name, info in Recipe.model_fields.items():
+        flags.append(Flag(name, _text(info), "Recipe"))
+    return flags
+
+
+def _choices(name: str) -> str:
+    return f"{listed(PARTS[name])}; with fields as NAME:FIELD=VALUE. " if name in PARTS else ""
+
+
+def _fields(registry: Registry[Any]) -> dict[str, list[str]]:
+    """Return the fields of all variants, each with a help line per distinct meaning.
+
+    A field that the whole family shares is described once, in the words of the base class.
+    """
+    shared = registry.base.model_fields
+    kinds: dict[str, dict[str, list[str]]] = {}
+    for kind, cls in registry.items():
+        for name, info in cls.model_fields.items():
+            if name != "kind":
+                kinds.setdefault(name, {}).setdefault(_text(shared.get(name, info)), []).append(kind)
+    return {
+        name: list(texts)
+        if registry is TASKS and len(texts) == 1
+        else [f"{listed(have)}: {text}" for text, have in texts.items()]
+        for name, texts in kinds.items()
+    }
+
+
+def _text(info: FieldInfo) -> str:
+    """Return the choices of a field, its docstring without markup, and its default if that is a plain value."""
+    text = " ".join((info.description or "").replace("`", "").split())
+    if get_origin(info.annotation) is Literal:
+        text = f"{listed(get_args(info.annotation))}. {text}"
+    plain = isinstance(info.default, (int, float, str, tuple)) and not isinstance(info.default, bool)
+    return f"{text} Default: {typed(info.default)}.".strip() if plain and info.default != () else text
+
+
+# -- specs from flags --------------------------------------------------------------------------------------------------
+
+
+def specs_from(flags: Mapping[str, list[str]]) -> list[RunSpec]:
+    """Return a spec for every combination of the flags' values and every seed, without duplicates."""
+    swept = {name: values for name, values in flags.items() if name != "seeds"}
+    seeds = parse_seeds(flags.get("seeds"))
+    count = math.prod(len(values) for values in swept.values()) * len(seeds)
+    if count > MOST_RUNS:
+        raise InvalidValue("sweep", f"{count} runs", f"at most {MOST_RUNS} runs")
+    specs: dict[str, RunSpec] = {}
+    tasks: dict[tuple[Any, ...], Any] = {}
+    for values in itertools.product(*swept.values()):
+        choice = dict(zip(swept, values, strict=True))
+        specs |= {spec.digest: spec for spec in _spec(choice, tasks).seeds(seeds)}
+    return list(specs.values())
+
+
+def _spec(choice: Mapping[str, str], tasks: dict[tuple[Any, ...], Any]) -> RunSpec:
+    """Return the spec of one combination; `tasks` caches tasks, since making one takes most of the time."""
+    default = ArrayTask.kind_name() if "data" in choice else RunSpec.model_fields["task"].default.kind
+    kind = choice.get("task", default)
+    fields = {**RunSpec.model_fields, **TASKS[kind].model_fields}
+    parts = {part: _part(part, choice, fields[part].default) for part in PARTS}
+    task = {name: choice[name] for name in _fields(TASKS) if name in choice}
+    task |= {name: parts[name] for name in ("encoding", "holdout", "training")}
+    same = (kind, *task.items())
+    if same not in tasks:
+        tasks[same] = TASKS[kind](**task)
+    recipe = Recipe(**{name: choice[name] for name in Recipe.model_fields if name in choice})
+    return RunSpec(task=tasks[same], decoder=parts["decoder"], recipe=recipe)
+
+
+def _part(part: str, choice: Mapping[str, str], default: Any) -> Any:
+    """Return an encoding, hold-out, training rule or decoder, with the fields that dotted flags set."""
+    value = PARTS[part].parse(choice[part]) if part in choice else default
+    changed = {name.split(".")[1]: text for name, text in choice.items() if name.startswith(f"{part}.")}
+    if not changed:
+        return value
+    if part in choice and (twice := value.model_fields_set & set(changed)):
+        raise InvalidValue(f"{part}.{min(twice)}", changed[min(twice)], f"left out with --{part} {choice[part]}")
+    try:
+        return value.replace(**changed)
+    except InvalidValue as error:
+        raise InvalidValue(f"{part}.{error.field}", error.value, error.allowed) from None
+
+
+def parse_seeds(words: Iterable[str] | None) -> list[int]:
+    """Return seeds: `8` means 0 … 7, `0..31` includes both ends, `3,5,9` is a list; several words are joined."""
+    seeds: dict[int, None] = {}
+    for word in words or ["1"]:
+        try:
+            more = _seeds(word)
+            if not (more and min(more) >= 0 and len(more) <= MOST_SEEDS):
+                raise ValueError
+        except (ValueError, OverflowError):
+            allowed = f"a number of seeds (8), a range (0..31) or a list (3,5,9), at most {MOST_SEEDS}"
+            raise InvalidValue("seeds", word, allowed) from None
+        seeds |= dict.fromkeys(more)
+    return list(seeds)
+
+
+def _seeds(word: str) -> range | list[int]:
+    if ".." in word:
+        first, last = (int(part) for part in word.split(".."))
+        return range(first, last + 1)
+    return [int(part) for part in word.removesuffix(",").split(",")] if "," in word else range(int(word))
+
+
+# -- specs from a file -------------------------------------------------------------------------------------------------
+
+
+def _yaml(text: str) -> Any:
+    try:
+        import yaml  # type: ignore[import-untyped]
+    except ImportError:
+        raise RecombineError("PyYAML is not installed: 'pip install pyyaml', or write the sweep in TOML") from None
+    try:
+        return yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise ValueError(str(error)) from None
+
+
+READERS: dict[str, Callable[[str], Any]] = {
+    ".toml": tomllib.loads,
+    ".yaml": _yaml,
+    ".yml": _yaml,
+    ".json": parsed_json,
+}
+
+
+def read_sweep(path: Path, settings: Collection[str]) -> tuple[dict[str, dict[str, list[str]]], dict[str, Any]]:
+    """Return the flags of each grid of a file, by the grid's place in it, and the file's settings.
+
+    Flags outside any grid hold for all grids; a file without grids is one.
+    """
+    if path.suffix not in READERS:
+        raise InvalidValue("file", str(path), f"a file ending in {listed(READERS)}")
+    kind = path.suffix[1:].upper()
     content = read_given(path, "file")
     try:
-        table = tomllib.loads(content.decode())
+        table = READERS[path.suffix](content.decode())
     except (ValueError, RecursionError) as error:
-        raise InvalidValue("file", str(path), f"a TOML file in UTF-8 ({' '.join(str(error).split())[:120]})") from None
-    given = {name.replace("-", "_"): value for name, value in table.items() if name not in ("grid", "seeds")}
-    tables = table.get("grid", [])
-    tables = [tables] if isinstance(tables, dict) else tables
+        reason = " ".join(str(error).split())[:120]
+        raise InvalidValue("file", str(path), f"a {kind} file in UTF-8 ({reason})") from None
+    if not isinstance(table, dict):
+        raise InvalidValue("file", str(path), f"a {kind} file of names and values")
+    grids = table.pop("grid", None)
+    tables = [{}] if grids is None else [grids] if isinstance(grids, dict) else grids
     if not (isinstance(tables, list) and tables and all(isinstance(grid, dict) for grid in tables)):
-        raise InvalidValue(f"{path.name}: grid", table.get("grid"), "one or several tables, as [[grid]]")
-    grids, where = [], path.name
+        raise InvalidValue(f"{path.name}: grid", grids, "one or several tables, as [[grid]]")
+    by_name = {str(name).replace("-", "_"): value for name, value in table.items()}
+    given = {name: value for name, value in by_name.items() if name in settings}
+    by_place, where = {}, path.name
     try:
-        settings = _settings(given)
+        shared = _flags({name: value for name, value in by_name.items() if name not in settings}, settings)
         for number, grid in enumerate(tables, 1):
-            where = f"{path.name}: grid {number}"
-            grids.append(_grid({"seeds": table.get("seeds", 1), **grid}))
+            where = path.name if grids is None else f"{path.name}: grid {number}"
+            by_place[where] = {**shared, **_flags(grid)}
     except InvalidValue as error:
-        raise _located(where, error) from None
-    return SweepFile(path.name, grids, settings)
+        raise located(where, error) from None
+    return by_place, given
 
 
-def _settings(given: dict[str, Any]) -> TrainingFlags:
-    names = [field.name for field in fields(TrainingFlags)]
-    if unknown := [name for name in given if name not in names]:
-        raise InvalidValue("field", unknown[0], f"one of {listed(names)}")
-    try:
-        return TypeAdapter(TrainingFlags).validate_python(given)
-    except ValidationError as error:
-        raise from_pydantic(error, names) from None
-
-
-def _located(where: str, error: InvalidValue) -> InvalidValue:
+def located(where: str, error: InvalidValue) -> InvalidValue:
+    """Return the error with a place in front of its field."""
     return InvalidValue(f"{where}: {error.field}", error.value, error.allowed)
 
 
-def _grid(table: dict[str, Any]) -> tuple[dict[str, list[str]], list[int]]:
+def _flags(table: Mapping[str, Any], settings: Iterable[str] = ()) -> dict[str, list[str]]:
+    """Return values by flag; `settings` are other names that would have been allowed here."""
     names = {name: flag.name for flag in spec_flags() for name in (flag.name, flag.name.replace("_", "-"))}
     names |= {short: name for name, short in SHORT.items()}
-    seeds = parse_seeds([typed(table.pop("seeds"))])  # a list is of the seeds themselves
+    flat: dict[str, Any] = {}
+    for name, value in table.items():  # both `decoder.width = 8` in TOML and `decoder = {width = 8}`
+        flat |= {f"{name}.{inner}": part for inner, part in value.items()} if isinstance(value, dict) else {name: value}
     flags: dict[str, list[str]] = {}
-    for name, value in _flattened(table).items():
+    for name, value in flat.items():
         if name not in names:
-            raise InvalidValue("flag", name, nearest(name, names) or "one of 'recombine train'")
+            raise InvalidValue("field", name, nearest(str(name), [*names, *settings]) or "a flag of 'recombine train'")
         if names[name] in flags:
             raise InvalidValue(name, value, f"left out, since {names[name]} is the same flag")
-        values = value if isinstance(value, list) else [value]
-        if not values or not all(isinstance(own, str | int | float | list) for own in values):
+        values = value if isinstance(value, list) and names[name] != "seeds" else [value]
+        if not values or not all(isinstance(part, str | int | float | list) for part in values):
             raise InvalidValue(name, value, "a string, a number, true or false, or a list of them")
-        flags[names[name]] = [own if isinstance(own, str) else typed(own) for own in values]
-    count = math.prod(len(values) for values in flags.values()) * len(seeds)
-    if count > MOST_RUNS:
-        raise InvalidValue("grid", f"{count} runs", f"at most {MOST_RUNS} runs")
-    return flags, seeds
-
-
-def _flattened(table: Mapping[str, Any]) -> dict[str, Any]:
-    """Values by dotted name, however they were written: `decoder.width = 8`, `decoder = {width = 8}`."""
-    flat: dict[str, Any] = {}
-    for name, value in table.items():
-        flat |= {f"{name}.{own}": part for own, part in value.items()} if isinstance(value, dict) else {name: value}
-    return flat
-
-
-def sweep(
-    file: Annotated[SomePath, Parameter(help="A TOML file with one or several [[grid]].")],
-    /,
-    *,
-    dry_run: Annotated[bool, Parameter(help="Only say what would be trained.", negative=())] = False,
-    training: TrainingFlags = TrainingFlags(),  # noqa: B008
-    check: Check = "names",
-) -> None:
-    """Train the runs of a sweep file, and print a table.
-
-    Parameters
-    ----------
-    check
-        How completed runs are checked: "bytes" reads every file and trains damaged runs again; "names" trusts them.
-    """
-    content = read_sweep(file)
-    given = {name: value for name, value in vars(training).items() if value is not None}
-    if given.keys() & {"scheduler", "scheduler_file"}:  # either takes the place of the file's
-        given = {"scheduler": None, "scheduler_file": None, **given}
-    settings = replace(content.settings, **given)
-    specs = content.specs(settings.spec_flags())
-    _describe(specs, store_path(settings.store), whole=dry_run)
-    if not dry_run:
-        settings.train(specs, check)
-
-
-def _describe(specs: list[RunSpec], folder: Path, *, whole: bool) -> None:
-    """How many runs there are, how many of them are in the store, and which can train together."""
-    stored = _stored(folder)
-    groups: dict[object, list[RunSpec]] = {}
-    for spec in specs:
-        groups.setdefault(program_of(spec), []).append(spec)
-    done = {program: sum(spec.digest in stored for spec in alike) for program, alike in groups.items()}
-    total = sum(done.values())
-    if whole:
-        first = [alike[0] for alike in groups.values()]
-        encodings = [dict.fromkeys(spec.task.encoding.kind for spec in alike) for alike in groups.values()]
-        missing = [[spec for spec in alike if spec.digest not in stored] for alike in groups.values()]
-        columns = [
-            Column("decoder", [field_text(spec.decoder.model_dump(mode="json")) for spec in first], Holds.NAMES),
-            Column("encodings", [listed(kinds) for kinds in encodings], Holds.NAMES),
-            Column("precision", [spec.recipe.precision for spec in first], Holds.NAMES),
-            Column("runs", [str(len(alike)) for alike in groups.values()]),
-            Column("in the store", [str(count) for count in done.values()]),
-            Column("steps to train", [str(sum(spec.total_steps for spec in alike)) for alike in missing]),
-        ]
-        write_table(console(), columns)
-    sizes = Counter(len(alike) for alike in groups.values())
-    shapes = listed(f"{number} of {counted(size, 'run')}" for size, number in sizes.items())
-    groups_text = f"{counted(len(groups), 'group')} of one program ({shapes})"
-    say(f"{counted(len(specs), 'run')} in {groups_text}: {total} in {folder}, {len(specs) - total} to train")
-
-
-def _stored(folder: Path) -> set[str]:
-    """Keys of the finished runs of a store, which need not exist yet."""
-    try:
-        return set(Store(folder, create=False).keys())
-    except StoreError:
-        if (folder / MARKER).exists():
-            raise
-        return set()
+        flags[names[name]] = [part if isinstance(part, str) else typed(part) for part in values]
+    return flags

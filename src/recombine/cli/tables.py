@@ -1,4 +1,4 @@
-"""Tables for the terminal, and stored specs and scores in the words of the command line. Nothing here imports torch."""
+"""Tables for the terminal, and stored specs and scores as text. Imports without torch."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ import math
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from enum import Enum
-from typing import Any
+from typing import Any, Literal
 
 from rich import box
 from rich.table import Table
@@ -18,26 +17,18 @@ from recombine.errors import typed
 from recombine.store import Spread, Summary
 
 UNLIMITED = 10_000
-"""Columns of a table that is not written to a terminal: one line per row, whatever its length."""
+"""Width of a table outside a terminal: one line per row, whatever its length."""
 SHORT, NARROWEST, GAP = 12, 5, 2
-"""Characters of names that are not wrapped, of the narrowest other column, and between columns."""
+"""Widest cells that are never wrapped, narrowest other column, and space between columns, in characters."""
 LONG = 1000
-"""Rows of a table that is written as plain lines, as rich takes seconds for thousands."""
+"""Tables with more rows are written as plain lines: rich takes seconds for thousands."""
 LONGEST_LIST = 8
-"""Points or numbers that a cell lists; of more it says how many there are."""
+"""Longer lists of points or numbers are shown by their length."""
 LONGEST_COMMAND = 4000
 HEADINGS = {
     "id_mse": "ID MSE", "ood_mse": "OOD MSE", "id_over_blank": "ID/blank", "ood_over_blank": "OOD/blank",
     "id_accuracy": "ID acc.", "ood_accuracy": "OOD acc.",
 }  # fmt: skip
-
-
-class Holds(Enum):
-    """What the cells of a column are."""
-
-    NAMES = "what tells rows apart"
-    NUMBERS = "numbers, or words as short"
-    PROSE = "sentences"
 
 
 @dataclass(frozen=True)
@@ -46,11 +37,11 @@ class Column:
 
     heading: str
     cells: Sequence[str | Text]
-    holds: Holds = Holds.NUMBERS
+    justify: Literal["left", "right"] = "right"
 
 
 def write_table(screen: Screen, columns: Sequence[Column], title: str | None = None) -> None:
-    """Write columns side by side; on a terminal, cells that do not fit are wrapped."""
+    """Write columns side by side; a terminal wraps cells that do not fit."""
     if title:
         screen.print(title, soft_wrap=True)
     rows = list(zip(*(column.cells for column in columns), strict=True))
@@ -63,10 +54,9 @@ def write_table(screen: Screen, columns: Sequence[Column], title: str | None = N
     least = 0
     for column in columns:
         width = max(len(str(cell)) for cell in (column.heading, *column.cells))
-        is_short = column.holds is Holds.NAMES and width <= SHORT
+        is_short = column.justify == "left" and width <= SHORT
         least += GAP + (width if is_short else min(width, NARROWEST))
-        justify = "right" if column.holds is Holds.NUMBERS else "left"
-        table.add_column(Text(column.heading), justify=justify, overflow="fold", no_wrap=is_short)  # type: ignore[arg-type]
+        table.add_column(Text(column.heading), justify=column.justify, overflow="fold", no_wrap=is_short)
     for row in rows:
         table.add_row(*(cell if isinstance(cell, Text) else Text(visible(cell)) for cell in row))
     if not screen.is_terminal or least > screen.width:  # rich would leave out columns; a terminal wraps lines
@@ -75,11 +65,11 @@ def write_table(screen: Screen, columns: Sequence[Column], title: str | None = N
 
 
 def write_summary(screen: Screen, summaries: Sequence[Summary]) -> None:
-    """Write mean ± standard deviation over seeds, a row per setting."""
+    """Write mean ± standard deviation over seeds, one row per setting."""
     seeds = [f"{s.seeds}" + (f" (+{s.diverged} diverged)" if s.diverged else "") for s in summaries]
     columns = [
-        Column("setting", [summary.label for summary in summaries], Holds.NAMES),
-        Column("seeds", seeds, Holds.NAMES),
+        Column("setting", [summary.label for summary in summaries], "left"),
+        Column("seeds", seeds, "left"),
     ]
     for name, heading in HEADINGS.items():
         columns.append(Column(heading, [spread_text(name, summary.scores[name]) for summary in summaries]))
@@ -87,29 +77,23 @@ def write_summary(screen: Screen, summaries: Sequence[Summary]) -> None:
 
 
 def spread_text(name: str, value: Spread) -> str:
-    """One score as the summary shows it."""
+    """Return mean ± standard deviation of a score as text."""
     mean = score_text(name, value.mean)
     if math.isnan(value.mean) or math.isnan(value.deviation):
         return mean
-    return f"{mean} ± {100 * value.deviation:.1f}" if _is_share(name) else f"{mean} ± {value.deviation:.2g}"
+    deviation = f"{100 * value.deviation:.1f}" if name.endswith("accuracy") else f"{value.deviation:.2g}"
+    return f"{mean} ± {deviation}"
 
 
 def score_text(name: str, value: float) -> str:
-    """One score of one run."""
+    """Return a score as text."""
     if math.isnan(value):
         return "–"
-    return f"{100 * value:.1f} %" if _is_share(name) else f"{value:.3g}"
-
-
-def _is_share(name: str) -> bool:
-    return name.endswith("accuracy")
+    return f"{100 * value:.1f} %" if name.endswith("accuracy") else f"{value:.3g}"
 
 
 def field_text(value: Any, *, whole: bool = False) -> str:
-    """A value as its flag takes it; a long list only as its length, unless it is to be whole.
-
-    A part prints as `name:field=value`; fields that are null are left out, as a part's are unless they are given.
-    """
+    """Return a value as a flag takes it, parts as `name:field=value`; long lists are abbreviated unless `whole`."""
     if isinstance(value, Mapping):
         fields = {name: field for name, field in value.items() if name != "kind" and field is not None}
         texts = {name: field_text(field, whole=whole) for name, field in fields.items()}
@@ -121,11 +105,9 @@ def field_text(value: Any, *, whole: bool = False) -> str:
 
 
 def train_command(spec: Mapping[str, Any]) -> str | None:
-    """The command that trains a stored spec; none where it would be too long to type."""
+    """Return the command that trains a stored spec, or None if it is too long to type."""
     task = {name: value for name, value in spec["task"].items() if name != "kind"}
-    rest = {
-        name: value for name, value in spec.items() if name not in ("task", "decoder", "recipe", "revision", "seed")
-    }
+    rest = {name: spec[name] for name in spec if name not in ("task", "decoder", "recipe", "revision", "seed")}
     fields = {"task": spec["task"]["kind"], **task, "decoder": spec["decoder"], **spec["recipe"], **rest}
     words = ["recombine", "train"]
     for name, value in fields.items():

@@ -1,4 +1,4 @@
-"""Images of a user's own with the factors that made them: readers, and the grid that the factors span."""
+"""User images with known factors: readers, and the grid that the factors span."""
 
 from recombine.data.images import LabelledImages, open_images, with_factors
 from recombine.data.sources import Arrangement, arranged, factor_of

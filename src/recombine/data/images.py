@@ -1,25 +1,14 @@
-"""Images with the values of the factors that made them, from a path, from an identity, or from arrays.
+"""Images with known factors, from a file or folder, from arrays, or by their identity.
 
-Images are `(row, y, x)`, or `(row, y, x, channel)` with one or three channels; numbers are bytes (0 … 255, or 0 and 1
-where no byte is larger), truth values, or floating numbers from 0 to 1. A column has a value per row: float64 numbers
-or texts.
+Images are `(row, y, x)` or `(row, y, x, channel)`; pixels are uint8 (0 … 255, or 0 and 1 if none is larger), bool, or
+floats from 0 to 1. The identity is a SHA-256 of all pixels, factor names and values, whatever file they are in. It is
+computed when a file is first read. The user's cache folder (or `RECOMBINE_CACHE`) has, below `data`,
 
-Rows of a file are read where they lie, by offset, and nothing else is: the operating system keeps what was read as long
-as nothing needs the room. A memory map would do the same, but counts as the process's memory whatever lies around a row
-that was touched, with large pages the whole file; and a file that is cut short while it is mapped ends the process.
+- `FILE.json`: the identity of a file, by its path, size and modification time;
+- `IDENTITY.pixels`: unpacked images of compressed archives and of folders of images;
+- `IDENTITY.json`: where this data was last opened, so that stored runs find it again.
 
-The identity is a SHA-256 of all pixels, factor names and values: the same data have the same one in whatever file, and
-with a single changed pixel another. It is computed when a file is read for the first time.
-
-A path is an `.npz` or HDF5 file, a folder of images with a CSV, or that CSV. Data that are open already are not opened
-again. In the user's cache folder (`RECOMBINE_CACHE` names another), below `data`, are
-
-- `FILE.json` of a file as it was seen, by path, size and time of change: its identity;
-- `IDENTITY.pixels`: images that cannot be read row by row where they are (compressed archives, folders of pictures),
-  unpacked once, as plain bytes;
-- `IDENTITY.json`: where data with this identity were last opened, so that stored runs find them again.
-
-Everything there can be deleted at any time: it is made again from the file.
+All of it can be deleted at any time and is made again from the file.
 """
 
 from __future__ import annotations
@@ -57,7 +46,7 @@ from recombine.files import (
 from recombine.keys import DIGEST_LENGTH, canonical_json, json_digest
 
 SAMPLED = 2048
-"""Images whose mean stands for that of all."""
+"""Images from which the mean is estimated."""
 BYTE = 255.0
 READERS = {
     **dict.fromkeys((".npz", ".h5", ".hdf5", ".hdf"), from_arrays), ".csv": from_csv, ".tsv": from_csv,
@@ -66,15 +55,15 @@ ALLOWED = "an .npz or HDF5 (.h5, .hdf5) file, a folder of images with a .csv, or
 IDENTITY = re.compile(rf"[0-9a-f]{{{DIGEST_LENGTH}}}")
 SUFFIX = ".pixels"
 IN_MEMORY = 2**26
-"""Bytes of images up to which compressed ones are kept in memory instead of being unpacked to a file."""
+"""Compressed images up to this size, in bytes, are kept in memory instead of being unpacked to a file."""
 SPARE = 2**28
-"""Bytes of a disk that stay free."""
+"""Bytes to leave free on the disk."""
 NOTABLE = 2**26
-"""Bytes whose reading takes long enough to say so."""
+"""Reading more bytes than this takes long enough for a message."""
 
 
 class Pixels:
-    """Rows of images in memory; `take` is the only way to them, so that no more is read than asked for."""
+    """Images in memory."""
 
     def __init__(self, array: np.ndarray) -> None:
         self.array, self.shape, self.dtype = array, array.shape, array.dtype
@@ -83,18 +72,22 @@ class Pixels:
         return self.shape[0]
 
     def take(self, rows: np.ndarray) -> np.ndarray:
-        """A copy of some rows, as they are stored."""
+        """Return a copy of some rows, as stored."""
         return self.array[rows]
 
     def blocks(self) -> Iterator[np.ndarray]:
-        """All rows in order, some at a time."""
+        """Yield all rows in order, in blocks."""
         step = rows_per_block(self.shape, self.dtype)
         for first in range(0, len(self), step):
             yield self.take(np.arange(first, min(first + step, len(self))))
 
 
 class FilePixels(Pixels):
-    """Rows of images that lie in a file as they are, from a byte on."""
+    """Uncompressed images in a file, from an offset on, read by row.
+
+    Not a memory map: that would count neighbouring pages, with large pages the whole file, as memory of the process,
+    and a file that is truncated while it is mapped kills the process.
+    """
 
     def __init__(self, path: Path, offset: int, shape: tuple[int, ...], dtype: np.dtype) -> None:
         self.path, self.offset, self.shape, self.dtype = path, offset, shape, dtype
@@ -102,27 +95,22 @@ class FilePixels(Pixels):
         self._file = os.fdopen(open_regular(path, follow=True), "rb", buffering=0)
         needed = offset + shape[0] * self.row_bytes
         if os.fstat(self._file.fileno()).st_size < needed:
-            raise InvalidValue("data", str(path), f"a whole file, of at least {needed} bytes")
+            raise InvalidValue("data", str(path), f"a file of at least {needed} bytes")
 
     def take(self, rows: np.ndarray) -> np.ndarray:
-        """A copy of some rows, as they are stored; those that lie together are read together."""
+        """Return a copy of some rows, as stored; consecutive rows are read at once."""
         images = np.empty((len(rows), *self.shape[1:]), dtype=self.dtype)
         content = images.reshape(-1).view(np.uint8).data
         ends = [*(np.flatnonzero(np.diff(rows) != 1) + 1).tolist(), len(rows)] if len(rows) else []
-        begin = 0
-        for end in ends:
-            self._read(int(rows[begin]), content[begin * self.row_bytes : end * self.row_bytes])
-            begin = end
+        for begin, end in zip([0, *ends], ends, strict=False):
+            part = content[begin * self.row_bytes : end * self.row_bytes]
+            place, done = self.offset + int(rows[begin]) * self.row_bytes, 0
+            while done < len(part):
+                count = os.preadv(self._file.fileno(), [part[done:]], place + done)
+                if not count:
+                    raise InvalidValue("data", str(self.path), "a file that is not truncated while in use")
+                done += count
         return images
-
-    def _read(self, row: int, content: memoryview) -> None:
-        """Fill a part of memory with what lies in the file from a row on."""
-        at, done = self.offset + row * self.row_bytes, 0
-        while done < len(content):
-            count = os.preadv(self._file.fileno(), [content[done:]], at + done)
-            if not count:
-                raise InvalidValue("data", str(self.path), "a file that is not cut short while it is used")
-            done += count
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,11 +121,11 @@ class LabelledImages:
     columns: dict[str, np.ndarray]
     digest: str
     largest: float
-    """Largest number of any image, as stored."""
+    """Largest pixel value, as stored."""
     path: Path | None = None
-    """Where they came from; none for arrays."""
+    """The file they came from, if any."""
     factors_field: str = "data"
-    """What messages call the factors, followed by a dot and a name."""
+    """Name of the factors in messages, followed by a dot and a name."""
 
     def __len__(self) -> int:
         return len(self.pixels)
@@ -149,7 +137,7 @@ class LabelledImages:
         return (channels[0], rows, columns) if channels and channels[0] > 1 else (rows, columns)
 
     def images(self, rows: np.ndarray) -> Float[Tensor, " row *image"]:
-        """Some images as numbers from 0 to 1, with the channels first."""
+        """Return some images as floats from 0 to 1, channels first."""
         stored = torch.from_numpy(self.pixels.take(rows))
         images = stored.float()
         if stored.dtype == torch.uint8 and self.largest > 1:
@@ -159,11 +147,11 @@ class LabelledImages:
         return images.contiguous()
 
     def sample(self) -> np.ndarray:
-        """Rows from all over the data that stand for all of them."""
+        """Return evenly spaced rows that represent all of them."""
         return np.unique(np.linspace(0, len(self) - 1, min(len(self), SAMPLED)).round().astype(np.int64))
 
     def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
-        """In another process: opened again from the file, or sent whole where there is none."""
+        """Another process opens the file again, or receives the arrays if there is none."""
         if self.path is not None:
             return reopened, (self.path, self.digest)
         return received, (self.pixels.array, self.columns, self.digest, self.largest, self.factors_field)
@@ -183,10 +171,10 @@ class Identity:
         self._digest = hashlib.sha256(canonical_json(header).encode())
 
     def fed(self, blocks: Iterator[np.ndarray]) -> Iterator[np.ndarray]:
-        """The same blocks, each fed as it passes, refusing floating numbers that are not from 0 to 1."""
+        """Pass blocks on, adding each to the digest; raise if floats are not from 0 to 1."""
         for block in blocks:
             high = float(block.max())
-            if block.dtype.kind == "f" and not (block.min() >= 0 and high <= 1):  # NaN is neither
+            if block.dtype.kind == "f" and not (block.min() >= 0 and high <= 1):  # also catches NaN
                 row, *place = np.argwhere(~((block >= 0) & (block <= 1)))[0].tolist()
                 allowed = f"bytes, or numbers from 0 to 1 (row {self._rows + row} has others)"
                 raise InvalidValue(self._field, float(block[(row, *place)]), allowed)
@@ -197,28 +185,28 @@ class Identity:
 
     @property
     def digest(self) -> str:
-        """Of all that was fed."""
+        """Digest of everything so far."""
         return self._digest.hexdigest()[:DIGEST_LENGTH]
 
 
 _OPEN: WeakValueDictionary[str, LabelledImages] = WeakValueDictionary()
-"""Data that are in use, by identity and by file."""
+"""Data in use, by identity and by file."""
 
 
 def open_images(data: LabelledImages | str | os.PathLike[str]) -> LabelledImages:
-    """Images with their factors: of a path, of an identity that was opened before, or as they are."""
+    """Return images with their factors, given a path, or the identity of data opened before."""
     if isinstance(data, LabelledImages):
         return data
     if isinstance(data, str) and IDENTITY.fullmatch(data):
         return _known(data)
     path = Path(data)
     if not os.path.exists(path) or not str(data):
-        raise InvalidValue("data", str(data), f"a file or folder that exists: {ALLOWED}")
+        raise InvalidValue("data", str(data), f"an existing file or folder: {ALLOWED}")
     table = csv_of(path) if path.is_dir() else path
     reader = READERS.get(table.suffix.lower())
     if reader is None:
         raise InvalidValue("data", str(path), ALLOWED)
-    pictures = image_paths(table, read_labels(table).files) if reader is from_csv else []
+    pictures = image_paths(table, read_labels(table)[0]) if reader is from_csv else []
     seen = _seen_as([table, *pictures])
     opened = _OPEN.get(seen)
     if opened is None:
@@ -231,26 +219,26 @@ def open_images(data: LabelledImages | str | os.PathLike[str]) -> LabelledImages
 
 
 def _known(digest: str) -> LabelledImages:
-    """Data that were opened before, in this process or another."""
-    already = _OPEN.get(digest)
-    if already is not None:
-        return already
+    """Return data that was opened before, in this process or another."""
+    opened = _OPEN.get(digest)
+    if opened is not None:
+        return opened
     path = _record(digest).get("path")
     if isinstance(path, str) and os.path.exists(path):
         return reopened(Path(path), digest)
-    raise InvalidValue("data", digest, "data that were opened here before; open their file, or make the arrays, again")
+    raise InvalidValue("data", digest, "data that was opened here before; open its file or pass its arrays again")
 
 
 def reopened(path: Path, digest: str) -> LabelledImages:
-    """Data that were opened before, or in another process, from their file."""
+    """Return data that was opened before, or in another process, from its file."""
     opened = open_images(path)
     if opened.digest != digest:
-        raise InvalidValue("data", digest, f"data as they were ({path} has changed since)")
+        raise InvalidValue("data", digest, f"unchanged data ({path} has changed since)")
     return opened
 
 
 def with_factors(images: Any, factors: Mapping[str, Any]) -> LabelledImages:
-    """Images and factors from arrays."""
+    """Return images with their factors, given arrays."""
     array = np.asarray(images.detach().cpu() if isinstance(images, torch.Tensor) else images)
     check_images("images", array.shape, array.dtype)
     if not isinstance(factors, Mapping) or not 1 <= len(factors) <= MOST_FACTORS:
@@ -267,7 +255,7 @@ def with_factors(images: Any, factors: Mapping[str, Any]) -> LabelledImages:
 def received(
     array: np.ndarray, columns: dict[str, np.ndarray], digest: str, largest: float, field: str
 ) -> LabelledImages:
-    """Data in another process, or a copy, from arrays."""
+    """Return data that another process sent, or that is open already."""
     opened = _OPEN.get(digest)
     if opened is None:
         opened = _OPEN[digest] = LabelledImages(Pixels(array), columns, digest, largest, None, field)
@@ -278,12 +266,12 @@ def received(
 
 
 def folder() -> Path:
-    """The cache's own folder."""
+    """Return the cache folder."""
     return cache_folder() / "data"
 
 
 def _seen_as(paths: list[Path]) -> str:
-    """A name for files as they are now: where, how long, last changed when."""
+    """Return a digest of the paths, sizes and modification times of files."""
     states = []
     for path in paths:
         try:
@@ -295,7 +283,7 @@ def _seen_as(paths: list[Path]) -> str:
 
 
 def _record(name: str) -> dict[str, Any]:
-    """A record of the cache; empty where there is none that can be read."""
+    """Return a record of the cache; empty if it is absent or unreadable."""
     with suppress(OSError, ValueError):
         record = parsed_json(read(folder() / f"{name}.json"))
         if isinstance(record, dict):
@@ -304,7 +292,7 @@ def _record(name: str) -> dict[str, Any]:
 
 
 def _keep(name: str, record: dict[str, Any]) -> None:
-    """Write a record where it is new; a cache that cannot be written is done without."""
+    """Write a record unless it is there already; ignore a cache that cannot be written."""
     if _record(name) != record:
         with suppress(OSError, RecombineError):
             folder().mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -312,7 +300,7 @@ def _keep(name: str, record: dict[str, Any]) -> None:
 
 
 def _pixels_of(source: Source, seen: str) -> tuple[Pixels, str, float]:
-    """The images of a file, where they lie or in memory, with their identity and largest number."""
+    """Return the images of a file with their identity and largest value."""
     record = _record(seen)
     digest, largest = record.get("digest"), record.get("largest")
     if isinstance(digest, str) and digest.isalnum() and isinstance(largest, int | float):
@@ -326,7 +314,7 @@ def _pixels_of(source: Source, seen: str) -> tuple[Pixels, str, float]:
 
 
 def _available(source: Source, digest: str) -> Pixels | None:
-    """Images whose identity is known, if they can be read row by row."""
+    """Return images with a known identity, if they can be read by row."""
     assert source.path is not None
     if source.offset is not None:
         return FilePixels(source.path, source.offset, source.shape, source.dtype)
@@ -338,17 +326,23 @@ def _available(source: Source, digest: str) -> Pixels | None:
 
 
 def _read(source: Source, identity: Identity) -> Pixels:
-    """Images that are read for the first time, all of them, once; those that cannot stay where they are, unpacked."""
+    """Read images for the first time, all of them, and unpack them if they are compressed."""
     assert source.path is not None
     if source.offset is not None:
-        _say(source, f"reading {source.path} once, to know it again")
+        _say(source, f"reading {source.path} once, to identify it")
         pixels = FilePixels(source.path, source.offset, source.shape, source.dtype)
         for _ in identity.fed(pixels.blocks()):
             pass
         return pixels
     if source.nbytes <= IN_MEMORY:
         return Pixels(np.concatenate(list(identity.fed(source.blocks()))))
-    _require_room(source)
+    with one_line_errors(folder(), "data"):
+        folder().mkdir(mode=0o700, parents=True, exist_ok=True)
+    remove_abandoned(folder(), lambda name: name.endswith(SUFFIX))
+    free = shutil.disk_usage(folder()).free
+    if source.nbytes + SPARE > free:
+        sizes = f"{source.nbytes / 2**30:.1f} GiB of images, {free / 2**30:.1f} free in {folder()}"
+        raise InvalidValue("data", str(source.path), f"small enough for the disk ({sizes}; see RECOMBINE_CACHE)")
     _say(source, f"unpacking {source.path} once, to {folder()}")
     arriving = folder() / f"{_seen_as([source.path])}{SUFFIX}"
     write_parts(arriving, (block.data for block in identity.fed(source.blocks())), "data")
@@ -357,18 +351,7 @@ def _read(source: Source, identity: Identity) -> Pixels:
     return FilePixels(unpacked, 0, source.shape, source.dtype)
 
 
-def _require_room(source: Source) -> None:
-    """Refuse what the disk cannot hold, before anything is written."""
-    with one_line_errors(folder(), "data"):
-        folder().mkdir(mode=0o700, parents=True, exist_ok=True)
-    remove_abandoned(folder(), lambda name: name.endswith(SUFFIX))
-    free = shutil.disk_usage(folder()).free
-    if source.nbytes + SPARE > free:
-        sizes = f"{source.nbytes / 2**30:.1f} GiB of images, {free / 2**30:.1f} free in {folder()}"
-        raise InvalidValue("data", str(source.path), f"what fits the disk ({sizes}; RECOMBINE_CACHE names another)")
-
-
 def _say(source: Source, line: str) -> None:
-    """One line on standard error before what takes a while."""
+    """Announce a slow step on standard error."""
     if source.nbytes >= NOTABLE and sys.stderr is not None:
         print(f"data: {line} ({source.nbytes / 1e9:.1f} GB)", file=sys.stderr, flush=True)

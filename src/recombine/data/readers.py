@@ -1,24 +1,7 @@
-"""Readers of files: arrays in `.npz` and HDF5, and folders of images with a CSV.
+"""Readers of `.npz` and HDF5 files in the layouts of dSprites, 3D Shapes and MPI3D, and of image folders with a CSV.
 
-In a file of arrays, the keys say which has the images and which the factors:
-
-| images | factors | of |
-|---|---|---|
-| `imgs` | `latents_values`, a column each | dSprites |
-| `images` | `labels`, a column each | 3D Shapes |
-| `images` | none: all combinations in order, the last factor fastest | MPI3D |
-
-Names come from `factor_names` where the file has it, and are the published ones for the published numbers of columns.
-Without labels, `factor_sizes` says how many values each factor has; MPI3D's own are known. `metadata`, which dSprites
-keeps as pickled objects, is never read.
-
-Nothing is unpickled, nothing is read that lies in another file, and the sizes that a file states are held against each
-other before anything is read, so that a small file cannot fill the memory. An array that the file keeps as it is can be
-read from its offset; a compressed one only from its beginning.
-
-A folder has images (PNG, JPEG) and a CSV with a row per image, its file's name in one column. The CSV is read as
-spreadsheets of all kinds write it: with or without a byte-order mark, in UTF-8 or UTF-16, lines that end in any way,
-values separated by commas, semicolons, tabs or bars, and a decimal comma where commas do not separate.
+docs/data.md describes the layouts. Nothing is unpickled (dSprites' `metadata` is never read), no links to other files
+are followed, and sizes are checked against each other before reading, so that a small file cannot fill the memory.
 """
 
 from __future__ import annotations
@@ -34,7 +17,7 @@ import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path, PurePath
-from typing import IO, TYPE_CHECKING, Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 from numpy.lib import format as npy
@@ -51,11 +34,8 @@ from recombine.data.sources import (
 from recombine.errors import InvalidValue, RecombineError, listed, reason_of
 from recombine.files import open_regular, read_given
 
-if TYPE_CHECKING:
-    from PIL import Image
-
 IMAGES = {"imgs": "latents_values", "images": "labels"}
-"""Key of the images, and of the factors that go with it."""
+"""Key of the images, and key of their factors."""
 NAMES, SIZES = "factor_names", "factor_sizes"
 PUBLISHED = {
     "latents_values": ("color", "shape", "scale", "orientation", "posX", "posY"),
@@ -67,51 +47,51 @@ PUBLISHED = {
 }  # fmt: skip
 """Names of the factors of dSprites, 3D Shapes and MPI3D."""
 MPI3D_SIZES = {1_036_800: (6, 6, 2, 3, 3, 40, 40), 460_800: (4, 4, 2, 3, 3, 40, 40)}
-"""Sizes of MPI3D's factors by the number of its images: of simple shapes, and of the challenge and complex shapes."""
+"""Sizes of MPI3D's factors by number of images: simple shapes; challenge and complex shapes."""
 LOCAL_HEADER = 30
-"""Bytes of the header before each array of a zip archive, without its name and extra field."""
+"""Bytes of a zip archive's header before each array, without the array's name and the extra field."""
 LARGEST_IN_MEMORY = 2**30
-"""Bytes of an array of labels."""
+"""Maximum size of the labels in bytes."""
 LARGEST_CHUNK = 2**28
-"""Bytes of a compressed block of HDF5, which is unpacked as a whole."""
-GREY, COLOUR = ("1", "L"), ("RGB", "P")
+"""Maximum size of an HDF5 chunk in bytes, since a chunk is unpacked as a whole."""
 OPAQUE = 255
+MODES = {**dict.fromkeys(("1", "L", "LA"), "L"), **dict.fromkeys(("RGB", "P", "RGBA", "PA"), "RGB")}
+"""Pillow's modes that are read, and what they are converted to."""
 FILE_COLUMNS = ("file", "filename", "file_name", "image", "path")
-"""Names, in any case, of the column with files' names."""
+"""Names of the column with file names, in any case."""
 DELIMITERS = (",", ";", "\t", "|")
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|[+-]?(nan|inf|infinity)", re.IGNORECASE)
 
 
 class Described(NamedTuple):
-    """An array that is not read yet."""
+    """Header of an array that has not been read yet."""
 
     shape: tuple[int, ...]
     dtype: np.dtype
     offset: int | None
-    """Where it lies in the file as it is; none where it does not."""
-    rows_first: bool = True
-    """Whether the numbers of a row lie together (C order)."""
+    """Its place in the file if it is stored uncompressed."""
+    c_order: bool = True
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the array, whatever its header says."""
+        """Size in bytes."""
         return math.prod(self.shape) * self.dtype.itemsize
 
 
 @contextmanager
 def _opened(path: Path, kind: str) -> Iterator[IO[bytes]]:
-    """A regular file, as a pipe would be waited for; what turns out to be wrong with it is one line."""
+    """Open a regular file (a pipe would block), and report any error in it as one line."""
     try:
         with os.fdopen(open_regular(path, follow=True), "rb") as file:
             yield file
     except RecombineError:
         raise
-    except Exception as error:  # numpy, zipfile and h5py may raise anything on bytes that are no such file
-        raise InvalidValue("data", str(path), f"a whole {kind} file ({reason_of(error)})") from error
+    except Exception as error:  # numpy, zipfile and h5py may raise anything on corrupt files
+        raise InvalidValue("data", str(path), f"a valid {kind} file ({reason_of(error)})") from error
 
 
 class NpzFile:
-    """The arrays of an `.npz` archive by key."""
+    """Arrays of an `.npz` archive by key."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -119,26 +99,26 @@ class NpzFile:
             self.keys = [name.removesuffix(".npy") for name in archive.namelist() if name.endswith(".npy")]
 
     def describe(self, key: str) -> Described:
-        """Shape and kind of an array, from its header."""
+        """Read the header of an array."""
         with self._archive() as archive, archive.open(f"{key}.npy") as stream:
             described = _header(stream)
             info = archive.getinfo(f"{key}.npy")
             header = stream.tell()
             if not described.dtype.hasobject and info.file_size != header + described.nbytes:
-                allowed = f"an array as long as its header says ({header + described.nbytes} bytes)"
+                allowed = f"an array of the size in its header ({header + described.nbytes} bytes)"
                 raise InvalidValue(f"data.{key}", info.file_size, allowed)
             stored = info.compress_type == zipfile.ZIP_STORED and not info.flag_bits & 1
-            return described._replace(offset=self._start(info) + header if stored else None)
+            return described._replace(offset=self._start(info) + header if stored else None)  # past the .npy header
 
     def whole(self, key: str) -> np.ndarray:
-        """All of an array."""
+        """Read an array."""
         if self.describe(key).dtype.hasobject:
-            raise InvalidValue(f"data.{key}", "Python objects", "numbers or strings, which need no unpickling")
+            raise InvalidValue(f"data.{key}", "Python objects", "numbers or strings; nothing is unpickled")
         with self._archive() as archive, archive.open(f"{key}.npy") as stream:
             return npy.read_array(stream, allow_pickle=False)
 
     def blocks(self, key: str) -> Iterator[np.ndarray]:
-        """The rows of an array in order, some at a time."""
+        """Yield the rows of an array in order, in blocks."""
         with self._archive() as archive, archive.open(f"{key}.npy") as stream:
             shape, dtype, *_ = _header(stream)
             step, row = rows_per_block(shape, dtype), int(np.prod(shape[1:], dtype=np.int64)) * dtype.itemsize
@@ -150,7 +130,7 @@ class NpzFile:
                 yield np.frombuffer(content, dtype).reshape(count, *shape[1:])
 
     def _start(self, info: zipfile.ZipInfo) -> int:
-        """Where the content of an array begins in the file."""
+        """Return the place of an array in the file; its local header has a length of its own."""
         with _opened(self.path, ".npz") as file:
             file.seek(info.header_offset)
             header = file.read(LOCAL_HEADER)
@@ -164,17 +144,17 @@ class NpzFile:
 
 
 def _header(stream: IO[bytes]) -> Described:
-    """The array that a stream begins with."""
+    """Read the header of an array from a stream."""
     readers = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
     version = npy.read_magic(stream)
     if version not in readers:
-        raise ValueError(f"version {version} of the .npy format")
+        raise ValueError(f"unknown version {version} of the .npy format")
     shape, fortran, dtype = readers[version](stream)
     return Described(tuple(int(side) for side in shape), dtype, None, not fortran or len(shape) < 2)
 
 
 class Hdf5File:
-    """The arrays of an HDF5 file by key; only what lies in the file itself, never in another that it points to."""
+    """Arrays of an HDF5 file by key, without following links to other files."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -182,13 +162,13 @@ class Hdf5File:
             self.keys = [str(key) for key in file]
 
     def describe(self, key: str) -> Described:
-        """Shape and kind of an array, from its header."""
+        """Read the header of an array."""
         with self._file() as file:
             dataset = self._dataset(file, key)
             return Described(dataset.shape, dataset.dtype, dataset.id.get_offset() if not dataset.chunks else None)
 
     def whole(self, key: str) -> np.ndarray:
-        """All of an array."""
+        """Read an array."""
         import h5py
 
         with self._file() as file:
@@ -197,23 +177,23 @@ class Hdf5File:
             return np.asarray(dataset.asstr()[()] if is_text else dataset[()])
 
     def blocks(self, key: str) -> Iterator[np.ndarray]:
-        """The rows of an array in order, some at a time."""
+        """Yield the rows of an array in order, in blocks."""
         with self._file() as file:
             dataset = self._dataset(file, key)
-            chunk = dataset.chunks[0] if dataset.chunks else 1  # whole blocks of the file are unpacked
+            chunk = dataset.chunks[0] if dataset.chunks else 1  # chunks are unpacked as a whole
             step = -(-rows_per_block(dataset.shape, dataset.dtype) // chunk) * chunk
             for first in range(0, len(dataset), step):
                 yield dataset[first : first + step]
 
     def _dataset(self, file: Any, key: str) -> Any:
-        """An array that lies in this file."""
+        """Return an array that is stored in this file."""
         import h5py
 
         dataset = file[key] if isinstance(file.get(key, getlink=True), h5py.HardLink) else None
         if not isinstance(dataset, h5py.Dataset) or dataset.is_virtual or dataset.external:
             raise InvalidValue(f"data.{key}", type(dataset).__name__, "an array in this file itself, not a link")
         if dataset.chunks and int(np.prod(dataset.chunks, dtype=np.int64)) * dataset.dtype.itemsize > LARGEST_CHUNK:
-            raise InvalidValue(f"data.{key}", dataset.chunks, f"stored in blocks of at most {LARGEST_CHUNK} bytes")
+            raise InvalidValue(f"data.{key}", dataset.chunks, f"stored in chunks of at most {LARGEST_CHUNK} bytes")
         return dataset
 
     @contextmanager
@@ -228,7 +208,7 @@ Container = NpzFile | Hdf5File
 
 
 def _load(file: Container, key: str) -> np.ndarray:
-    """All of an array of labels or names."""
+    """Read an array of labels or names."""
     described = file.describe(key)
     if described.nbytes > LARGEST_IN_MEMORY:
         raise InvalidValue(f"data.{key}", described.shape, f"at most {LARGEST_IN_MEMORY} bytes of labels")
@@ -237,14 +217,14 @@ def _load(file: Container, key: str) -> np.ndarray:
 
 
 def from_arrays(path: Path) -> Source:
-    """The images and factors of an `.npz` or HDF5 file."""
+    """Return the images and factors of an `.npz` or HDF5 file."""
     file: Container = NpzFile(path) if path.suffix.lower() == ".npz" else Hdf5File(path)
     key = next((key for key in IMAGES if key in file.keys), None)
     if key is None:
         raise InvalidValue("data", listed(file.keys), f"a file with one of the keys {listed(IMAGES)}")
     described = file.describe(key)
     check_images(f"data.{key}", described.shape, described.dtype)
-    if not described.rows_first:
+    if not described.c_order:
         raise InvalidValue(f"data.{key}", "Fortran order", "an array in C order (numpy.ascontiguousarray)")
     columns = _labelled(file, IMAGES[key], described.shape[0])
     return Source(
@@ -254,10 +234,10 @@ def from_arrays(path: Path) -> Source:
 
 
 def _labelled(file: Container, key: str, rows: int) -> dict[str, np.ndarray]:
-    """The columns of the labels, or of all combinations in order where there are no labels."""
+    """Return the label columns, or those of all combinations in order if the file has no labels."""
     if key not in file.keys:
         if key == "latents_values":
-            raise InvalidValue("data", listed(file.keys), f"a file with the key {key} beside imgs")
+            raise InvalidValue("data", listed(file.keys), f"a file with the key {key} as well as imgs")
         return _in_order(file, rows)
     shape = file.describe(key).shape
     if len(shape) != 2 or not 1 <= shape[1] <= MOST_FACTORS:
@@ -278,7 +258,7 @@ def _in_order(file: Container, rows: int) -> dict[str, np.ndarray]:
     elif rows in MPI3D_SIZES:
         sizes = MPI3D_SIZES[rows]
     else:
-        raise InvalidValue("data", listed(file.keys), f"a file with labels, or {SIZES}, beside images")
+        raise InvalidValue("data", listed(file.keys), f"a file with labels or {SIZES} as well as images")
     if float(np.prod(np.array(sizes, dtype=np.float64))) != rows:
         raise InvalidValue(f"data.{SIZES}", sizes, f"sizes whose product is {rows}, the number of images")
     positions = np.unravel_index(np.arange(rows), sizes)
@@ -287,7 +267,7 @@ def _in_order(file: Container, rows: int) -> dict[str, np.ndarray]:
 
 
 def _names(file: Container, key: str, count: int) -> list[str]:
-    """The factors' names: the file's own, the published ones, or numbered."""
+    """Return the factors' names: from the file, as published, or numbered."""
     names = list(PUBLISHED[key]) if len(PUBLISHED[key]) == count else [f"factor_{k}" for k in range(count)]
     if NAMES in file.keys:
         given = _load(file, NAMES)
@@ -301,15 +281,8 @@ def _names(file: Container, key: str, count: int) -> list[str]:
 # -- folders of images with a CSV --------------------------------------------------------------------------------------
 
 
-class Labels(NamedTuple):
-    """Files' names and the factors' columns."""
-
-    files: list[str]
-    columns: dict[str, np.ndarray]
-
-
 def csv_of(folder: Path) -> Path:
-    """The one CSV file of a folder."""
+    """Return the only CSV file of a folder."""
     names = sorted(name for name in os.listdir(folder) if name.lower().endswith((".csv", ".tsv")))
     if len(names) != 1:
         raise InvalidValue("data", listed(names), f"a folder with one .csv file ({folder})")
@@ -317,20 +290,20 @@ def csv_of(folder: Path) -> Path:
 
 
 def image_paths(table: Path, files: list[str]) -> list[Path]:
-    """Where the images are: below the folder of their CSV."""
+    """Return the paths of images, which must be inside the folder of their CSV."""
     paths = []
     for row, name in enumerate(files):
         inside = PurePath(name.replace("\\", "/"))
         if not name or inside.is_absolute() or ".." in inside.parts:
-            raise InvalidValue("data", name, f"names of files below the folder of the CSV (row {row})")
+            raise InvalidValue("data", name, f"names of files inside the folder of the CSV (row {row})")
         paths.append(table.parent / inside)
     return paths
 
 
 def from_csv(table: Path) -> Source:
-    """The images that a CSV names, and its factors."""
-    labels = read_labels(table)
-    paths = image_paths(table, labels.files)
+    """Return the images that a CSV names, and its factors."""
+    files, columns = read_labels(table)
+    paths = image_paths(table, files)
     first = _decoded(paths[0], 0)
     shape = (len(paths), *first.shape)
     check_images("data.images", shape, first.dtype)
@@ -346,11 +319,11 @@ def from_csv(table: Path) -> Source:
         for begin in range(0, len(paths), step):
             yield np.stack([image(row) for row in range(begin, min(begin + step, len(paths)))])
 
-    return Source(shape, first.dtype, labels.columns, blocks, table)
+    return Source(shape, first.dtype, columns, blocks, table)
 
 
 def _decoded(path: Path, row: int) -> np.ndarray:
-    """The bytes of an image, grey or colour."""
+    """Return the pixels of an image, grey or RGB."""
     from PIL import Image
 
     content = read_given(path, "data")
@@ -359,27 +332,20 @@ def _decoded(path: Path, row: int) -> np.ndarray:
             warnings.simplefilter("error", Image.DecompressionBombWarning)
             if max(image.size) > LARGEST_SIDE:
                 raise ValueError(f"{image.size[0]} × {image.size[1]} pixels, {LARGEST_SIDE} at most")
-            return _bytes(image)
-    except Exception as error:  # a decoder may raise anything on bytes that are no image
-        raise InvalidValue("data", str(path), f"a whole PNG or JPEG image (row {row}: {reason_of(error)})") from error
+            if image.mode not in MODES:
+                raise ValueError(f"pixel mode {image.mode}, not 8-bit grey or colour")
+            if image.has_transparency_data and image.convert("RGBA").getchannel("A").getextrema()[0] != OPAQUE:
+                raise ValueError("it is transparent")
+            return np.asarray(image.convert(MODES[image.mode]))
+    except Exception as error:  # a decoder may raise anything on corrupt files
+        raise InvalidValue("data", str(path), f"a valid PNG or JPEG image (row {row}: {reason_of(error)})") from error
 
 
-def _bytes(image: Image.Image) -> np.ndarray:
-    if image.mode in ("RGBA", "LA", "PA"):
-        if image.convert("RGBA").getchannel("A").getextrema()[0] != OPAQUE:
-            raise ValueError("it is transparent")
-        image = image.convert("L" if image.mode == "LA" else "RGB")
-    if image.mode in GREY:
-        return np.asarray(image.convert("L"))
-    if image.mode not in COLOUR:
-        raise ValueError(f"pixels of kind {image.mode}, not 8-bit grey or colour")
-    if "transparency" in image.info:
-        raise ValueError("it is transparent")
-    return np.asarray(image.convert("RGB"))
+def read_labels(path: Path) -> tuple[list[str], dict[str, np.ndarray]]:
+    """Return the file names and the factors' columns of a CSV, as written by any spreadsheet.
 
-
-def read_labels(path: Path) -> Labels:
-    """The rows of a CSV file."""
+    UTF-8 or UTF-16; values separated by commas, semicolons, tabs or bars; decimal commas where commas do not separate.
+    """
     content = read_given(path, "data")
     wide = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
     try:
@@ -388,34 +354,34 @@ def read_labels(path: Path) -> Labels:
         raise InvalidValue("data", str(path), f"a CSV in UTF-8 ({reason_of(error)})") from None
     first = next((line for line in text.splitlines() if line.strip()), "")
     delimiter = max(DELIMITERS, key=first.count)
-    lines = io.StringIO(text, newline=None)  # which takes line ends of all kinds
+    lines = io.StringIO(text, newline=None)  # any line ending
     try:
         rows = [row for row in csv.reader(lines, delimiter=delimiter, strict=True) if any(cell.strip() for cell in row)]
     except csv.Error as error:
         raise InvalidValue("data", str(path), f"a CSV file ({reason_of(error)})") from error
     if len(rows) < 2:
-        raise InvalidValue("data", str(path), "a CSV whose first line names columns, with rows below it")
+        raise InvalidValue("data", str(path), "a CSV with a header line and at least one row")
     header, rows = [name.strip() for name in rows[0]], rows[1:]
     for number, row in enumerate(rows):
         if len(row) != len(header):
             raise InvalidValue("data", listed(row), f"{len(header)} values, as in the header (row {number})")
     named = [k for k, name in enumerate(header) if name.lower() in FILE_COLUMNS]
     if len(named) != 1:
-        raise InvalidValue("data", listed(header), f"a CSV with one column of files' names: {listed(FILE_COLUMNS)}")
+        raise InvalidValue("data", listed(header), f"a CSV with one column of file names: {listed(FILE_COLUMNS)}")
     names = [name for k, name in enumerate(header) if k != named[0]]
     if not 1 <= len(names) <= MOST_FACTORS:
-        raise InvalidValue("data", listed(header), f"a CSV with 1 to {MOST_FACTORS} factors beside the files' names")
+        raise InvalidValue("data", listed(header), f"a CSV with 1 to {MOST_FACTORS} factors and the file names")
     check_names("data", names)
     cells = {name: [row[k].strip() for row in rows] for k, name in enumerate(header)}
     columns = {name: _column(name, cells[name], decimal_comma=delimiter != ",") for name in names}
-    return Labels(cells[header[named[0]]], columns)
+    return cells[header[named[0]]], columns
 
 
 def _column(name: str, cells: list[str], *, decimal_comma: bool) -> np.ndarray:
-    """Numbers where all cells are numbers, texts where none is."""
+    """Return a column of numbers if all cells are numbers, and of strings if none is."""
     written = [cell.replace(",", ".") if decimal_comma else cell for cell in cells]
     numeric = [NUMBER.fullmatch(cell) is not None for cell in written]
     if any(numeric) and not all(numeric):
         row = numeric.index(not numeric[0])
-        raise InvalidValue(f"data.{name}", cells[row], f"all numbers or all strings (row {row} is not as row 0)")
+        raise InvalidValue(f"data.{name}", cells[row], f"all numbers or all strings (row {row} differs from row 0)")
     return column_of(f"data.{name}", [float(cell) for cell in written] if all(numeric) else cells, len(cells))

@@ -1,10 +1,7 @@
-"""Images and columns of factor values as a file or a caller gives them: what they may hold, and the grid they span.
+"""Images and columns of factor values from a file or a caller, and the grid they span.
 
-A factor's values are numbers, angles or categories (the forms of `recombine.factors`). Numbers and angles keep their
-values, evenly spaced or not; categories are counted from 0 in rising (for texts: alphabetical) order. Angles are in
-degrees unless a column's full turn is said to be another number. A factor with one value only is left out.
-
-`factor_of` is the one place that makes a factor of a column.
+Numbers and angles keep their values, evenly spaced or not; categories are numbered from 0 in sorted order. Angles are
+in degrees unless a full turn is given. A factor with a single value is left out.
 """
 
 from __future__ import annotations
@@ -20,61 +17,61 @@ from recombine.errors import InvalidValue, listed
 from recombine.factors import LARGEST_GRID, TURN, Factor, FactorGrid, Form
 
 BLOCK = 2**24
-"""Bytes of the blocks in which all rows are read."""
+"""Size of the blocks in which rows are read, in bytes."""
 CHANNELS = (1, 3)
 LARGEST_SIDE = 4096
 MOST_FACTORS = 64
 KINDS = ("uint8", "bool", "float16", "float32", "float64")
-"""Numbers that images may be stored as."""
+"""Types of pixel values."""
 EVEN = 1e-4
-"""Share of the spacing that an evenly spaced value may be off: labels are often kept in single precision."""
+"""Tolerance for even spacing, relative to the spacing: labels are often stored in single precision."""
 ROUNDING = 1e-9
-"""Share of a factor's range below which two values are the same but for rounding."""
+"""Relative to a factor's range, values closer than this are the same up to rounding."""
 WRITTEN = 1e-5
-"""Share of a turn that values from 0 to a full one may be off it: turns are written with a few digits, as 6.28319."""
+"""Relative tolerance for a full turn, which is often written with few digits, such as 6.28319."""
 
 
 @dataclass(frozen=True)
 class Source:
-    """Images and factors as a file or a caller gives them, not read yet."""
+    """Images and factors of a file or a caller; images have not been read yet."""
 
     shape: tuple[int, ...]
     dtype: np.dtype
     columns: dict[str, np.ndarray]
     blocks: Callable[[], Iterator[np.ndarray]]
-    """All images in order, some at a time."""
+    """All images in order, in blocks."""
     path: Path | None = None
     offset: int | None = None
-    """Where in the file the images lie as they are; none where they have to be unpacked."""
+    """Place of the images in the file if they are uncompressed."""
     images_field: str = "data.images"
-    """What messages call the images."""
+    """Name of the images in messages."""
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all images."""
+        """Size of all images in bytes."""
         return int(np.prod(self.shape, dtype=np.int64)) * self.dtype.itemsize
 
 
 def check_images(name: str, shape: tuple[int, ...], dtype: np.dtype) -> None:
-    """Refuse arrays that are no images, before any of them is read."""
+    """Raise unless shape and type are those of images."""
     if len(shape) not in (3, 4):
         raise InvalidValue(name, shape, "an array of shape (row, y, x) or (row, y, x, channel)")
     if len(shape) == 4 and shape[3] not in CHANNELS:
-        raise InvalidValue(name, shape, "an array with the channels last, one (grey) or three (red, green, blue)")
+        raise InvalidValue(name, shape, "an array with one (grey) or three (RGB) channels, channels last")
     if not 1 <= shape[0] <= LARGEST_GRID or not all(1 <= side <= LARGEST_SIDE for side in shape[1:3]):
         raise InvalidValue(name, shape, f"1 to {LARGEST_GRID} images of 1 to {LARGEST_SIDE} rows and columns")
     if dtype.name not in KINDS or not dtype.isnative:
-        allowed = "bytes (uint8), truth values or floating numbers from 0 to 1, in this machine's byte order"
+        allowed = "uint8, bool or floats from 0 to 1, in native byte order"
         raise InvalidValue(name, "Python objects" if dtype.hasobject else dtype.str, allowed)
 
 
 def rows_per_block(shape: tuple[int, ...], dtype: np.dtype) -> int:
-    """How many images a block has."""
+    """Return the number of images in a block."""
     return max(1, BLOCK // max(1, int(np.prod(shape[1:], dtype=np.int64)) * dtype.itemsize))
 
 
 class Levels(NamedTuple):
-    """A factor, the values that its positions stand for, and the position of each row."""
+    """A factor, its values, and the position of each row among them."""
 
     factor: Factor
     values: tuple[Any, ...]
@@ -82,7 +79,7 @@ class Levels(NamedTuple):
 
 
 class Arrangement(NamedTuple):
-    """The grid that columns span, and which row shows each of its combinations (−1: none)."""
+    """The grid that columns span, and the row that shows each combination (−1: none)."""
 
     grid: FactorGrid
     levels: dict[str, tuple[Any, ...]]
@@ -90,7 +87,7 @@ class Arrangement(NamedTuple):
 
 
 def column_of(field: str, values: Any, rows: int) -> np.ndarray:
-    """A column as float64 numbers or texts, a value for each row."""
+    """Return a column as float64 numbers or strings, one value per row."""
     array = np.asarray(values)
     is_text = array.ndim == 1 and array.dtype.kind in "OT" and all(isinstance(value, str) for value in array)
     if array.ndim != 1 or (array.dtype.kind not in "biufUS" and not is_text):
@@ -105,22 +102,22 @@ def column_of(field: str, values: Any, rows: int) -> np.ndarray:
         return numbers
     texts = np.char.decode(array, "utf-8", "replace") if array.dtype.kind == "S" else array.astype(str)
     if (texts == "").any():
-        raise InvalidValue(field, "", f"a value in every row (row {int(np.flatnonzero(texts == '')[0])} has none)")
+        raise InvalidValue(field, "", f"a value in every row (row {int(np.flatnonzero(texts == '')[0])} is empty)")
     return texts
 
 
 def check_names(field: str, names: Iterable[str]) -> None:
-    """Refuse names that no factor can have, before anything is read."""
+    """Raise unless all are different names for factors."""
     names = list(names)
     for name in names:
         if not name.isidentifier():
-            raise InvalidValue(field, name, "factors' names of letters, digits and underscores")
+            raise InvalidValue(field, name, "factor names made of letters, digits and underscores")
     if len(set(names)) < len(names):
         raise InvalidValue(field, names, "different names")
 
 
 def factor_of(name: str, column: np.ndarray, form: Form = "number", turn: float = TURN, field: str = "data") -> Levels:
-    """The factor of a column, with the values of its levels.
+    """Return the factor of a column, with its values.
 
     >>> factor_of("size", np.array([0.5, 1.0, 0.5])).factor
     Factor(name='size', low=0.5, high=1.0, count=2, form='number', given=None, period=None)
@@ -136,8 +133,10 @@ def factor_of(name: str, column: np.ndarray, form: Form = "number", turn: float 
     levels, count = tuple(values.tolist()), len(values)
     if is_text or form == "category":
         return Levels(Factor(name, 0, count - 1, count, "category"), levels, positions)
-    if count > 1:
-        _refuse_rounding(f"{field}.{name}", values)
+    gaps = np.diff(values)
+    if count > 1 and gaps.min() <= ROUNDING * (values[-1] - values[0]):
+        near = values[int(gaps.argmin()) :][:2].tolist()
+        raise InvalidValue(f"{field}.{name}", near, "values that differ by more than rounding, or a categorical factor")
     period = _period(f"{field}.{name}", values, turn) if form == "angle" else None
     even = np.linspace(values[0], values[-1], count)
     spacing = (values[-1] - values[0]) / max(1, count - 1)
@@ -147,23 +146,15 @@ def factor_of(name: str, column: np.ndarray, form: Form = "number", turn: float 
 
 
 def _period(field: str, values: np.ndarray, turn: float) -> float:
-    """A full turn; exactly the span of the values where they go from 0 to a full one, but for rounding."""
+    """Return a full turn: the span of the values if that is a turn up to rounding, so that both ends coincide."""
     span = float(values[-1] - values[0])
     if span > turn * (1 + WRITTEN):
         raise InvalidValue(field, [float(values[0]), float(values[-1])], f"angles within one turn ({turn:g})")
     return span if abs(span - turn) <= WRITTEN * turn else turn
 
 
-def _refuse_rounding(field: str, values: np.ndarray) -> None:
-    """Refuse numbers so close that they are one value, written twice."""
-    gaps = np.diff(values)
-    if gaps.min() <= ROUNDING * (values[-1] - values[0]):
-        near = values[int(gaps.argmin()) :][:2].tolist()
-        raise InvalidValue(field, near, "values that differ by more than rounding, or a categorical factor")
-
-
 def arranged(columns: Mapping[str, np.ndarray], forms: Mapping[str, Form], turn: float, field: str) -> Arrangement:
-    """The grid of the factors that vary, and the row of each of its combinations."""
+    """Return the grid of the factors that vary, and the row of each combination."""
     every = [factor_of(name, column, forms.get(name, "number"), turn, field) for name, column in columns.items()]
     varying = [level for level in every if level.factor.count > 1]
     if not varying:
@@ -174,7 +165,12 @@ def arranged(columns: Mapping[str, np.ndarray], forms: Mapping[str, Form], turn:
         counts = ", ".join(f"{level.factor.name} {level.factor.count}" for level in varying)
         raise InvalidValue(field, counts, f"factors with at most {LARGEST_GRID} combinations in all")
     flat = np.ravel_multi_index(tuple(level.positions for level in varying), shape)
-    _refuse_repeated(flat, varying, field)
+    order = np.argsort(flat, kind="stable")
+    repeated = np.flatnonzero(np.diff(flat[order]) == 0)
+    if len(repeated):
+        one, other = (int(row) for row in order[repeated[0] : repeated[0] + 2])
+        named = ", ".join(f"{level.factor.name}={level.values[level.positions[one]]}" for level in varying)
+        raise InvalidValue(field, named, f"each combination once (rows {one} and {other} are both this one)")
     row_of_point = np.full(combinations, -1, dtype=np.int64)
     row_of_point[flat] = np.arange(len(flat))
     return Arrangement(
@@ -182,13 +178,3 @@ def arranged(columns: Mapping[str, np.ndarray], forms: Mapping[str, Form], turn:
         {level.factor.name: level.values for level in varying},
         row_of_point,
     )
-
-
-def _refuse_repeated(flat: np.ndarray, levels: list[Levels], field: str) -> None:
-    """Refuse two images of one combination."""
-    order = np.argsort(flat, kind="stable")
-    again = np.flatnonzero(np.diff(flat[order]) == 0)
-    if len(again):
-        one, other = (int(row) for row in order[again[0] : again[0] + 2])
-        named = ", ".join(f"{level.factor.name}={level.values[level.positions[one]]}" for level in levels)
-        raise InvalidValue(field, named, f"each combination once (rows {one} and {other} are both this one)")

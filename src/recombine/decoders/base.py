@@ -1,12 +1,8 @@
-"""What every decoder is: a chain of named stages.
+"""Decoders as chains of named stages, from `(batch, code)` to `(batch, y, x)` or `(batch, channel, y, x)`.
 
-A spec (`CNN(width=64, depth=4)`) is a frozen record; `build` makes the `torch.nn.Module` for a given interface. A
-decoder maps `(batch, code)` to `(batch, y, x)`, or to `(batch, channel, y, x)` where images have colour, and describes
-architecture only: no members, devices or kernels. Where there is a faster way to run one, `recombine.training.dispatch`
-knows it.
-
-Stages are reached by walking the chain, `decoder.activations(codes)`, without hooks and without side effects; a
-stage's output is what the per-layer metrics read.
+A spec (`CNN(width=64, depth=4)`) is a frozen record; `build` makes the `torch.nn.Module` for a given interface. It
+describes the architecture only: no members, devices or kernels. `decoder.activations(codes)` returns the output of
+every stage, which the per-layer metrics read.
 """
 
 from __future__ import annotations
@@ -28,16 +24,16 @@ from recombine.records import Registry, Variant
 
 @dataclass(frozen=True)
 class Interface:
-    """The two ends of a decoder."""
+    """Shapes of a decoder's input and output."""
 
     code_sizes: tuple[int, ...]
-    """Neurons of each factor's code, side by side in the code vector."""
+    """Size of each factor's code; codes are concatenated."""
     image_shape: tuple[int, ...]
-    """Rows and columns; of colour images channels, rows and columns. One channel is grey and has no axis."""
+    """`(y, x)`, or `(channel, y, x)` for colour; a single channel has no axis."""
 
     def __post_init__(self) -> None:
         if len(self.image_shape) not in (2, 3) or (len(self.image_shape) == 3 and self.image_shape[0] == 1):
-            raise InvalidValue("image_shape", self.image_shape, "(y, x), or (channel, y, x) of two channels or more")
+            raise InvalidValue("image_shape", self.image_shape, "(y, x), or (channel, y, x) with at least two channels")
 
     @property
     def code_size(self) -> int:
@@ -46,7 +42,7 @@ class Interface:
 
     @property
     def channels(self) -> int:
-        """Colour channels; 1 where images are grey."""
+        """Number of channels; 1 for grey images."""
         return self.image_shape[0] if len(self.image_shape) == 3 else 1
 
     @property
@@ -57,7 +53,7 @@ class Interface:
 
     @property
     def pixels(self) -> int:
-        """Numbers of an image, all channels together."""
+        """Number of values of an image, over all channels."""
         return math.prod(self.image_shape)
 
 
@@ -84,17 +80,17 @@ class StagedDecoder(nn.Module):
 
     @property
     def stage_names(self) -> tuple[str, ...]:
-        """The stages in order, `output` last."""
+        """Names of the stages in order, `output` last."""
         return tuple(self.stages)
 
     def walk(self, inputs: Tensor) -> Iterator[tuple[str, Tensor]]:
-        """Each stage's name and output, in order."""
+        """Yield each stage's name and output, in order."""
         for name, stage in self.stages.items():
             inputs = stage(inputs)
             yield name, inputs
 
     def activations(self, inputs: Tensor) -> dict[str, Tensor]:
-        """Every stage's output by name."""
+        """Return every stage's output by name."""
         return dict(self.walk(inputs))
 
     def forward(self, inputs: Tensor) -> Tensor:
@@ -104,7 +100,7 @@ class StagedDecoder(nn.Module):
 
 
 class DecoderSpec(Variant):
-    """Hyper-parameters of one decoder family.
+    """Hyperparameters of a decoder.
 
     Examples
     --------
@@ -120,7 +116,7 @@ class DecoderSpec(Variant):
 
     @abstractmethod
     def build(self, interface: Interface) -> StagedDecoder:
-        """A freshly initialised module (from torch's global random state)."""
+        """Return a newly initialised module, using torch's global random state."""
 
 
 DECODERS: Registry[DecoderSpec] = Registry("decoder", DecoderSpec)
@@ -128,7 +124,7 @@ AnyDecoder = Annotated[SerializeAsAny[DecoderSpec], BeforeValidator(DECODERS.par
 
 
 class ToImage(nn.Module):
-    """The last reshaping: an image's numbers to its axes, whatever the trailing singleton axes were."""
+    """Reshape the values of an image to its axes."""
 
     def __init__(self, image_shape: tuple[int, ...]) -> None:
         super().__init__()
@@ -139,7 +135,7 @@ class ToImage(nn.Module):
 
 
 def build_seeded(spec: DecoderSpec, interface: Interface, seed: int) -> StagedDecoder:
-    """A module initialised from its own random stream."""
+    """Return a module initialised from a seed, without changing torch's global random state."""
     with seeded(seed):
         return spec.build(interface)
 

@@ -1,19 +1,16 @@
-"""The paper's decoder: transposed convolutions from a 1×1 code to an image (§3.1).
+"""Convolutional decoder, from a 1×1 code to an image, and encoder, from an image to its code.
 
-7×7 by one transposed convolution, then `depth` blocks that double the size while it is below the image's and keep it
-after that; ReLU after each; a last convolution to the image's channels, one where it is grey. Another image size than
-the one reached (7, 14, 28, 56 …) is met by nearest-neighbour resizing at the end. Stages: `layer0` … `layer{depth}`
-(after their ReLU) and `output`.
+The decoder reaches 7×7 by one transposed convolution; `depth` blocks then double the size while it is below the image's
+and keep it after that, each followed by ReLU; a last convolution gives the image's channels. Image sizes other than 7,
+14, 28, 56, … are reached by nearest-neighbour resizing at the end. Stages: `layer0` … `layer{depth}` (after their ReLU)
+and `output`. Parameters are in the order of `CNN.convolutions`, weight and bias of each in turn.
 
-`convolutions` is the one description of all this; parameters lie in its order, weight and bias of each in turn.
-
-`ConvEncoder` is the other direction, an image to its code. Stages: `layer1` …, `hidden` and `output`.
+Stages of the encoder: `layer1` …, `hidden` and `output`.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable
 from typing import Annotated, ClassVar, Literal, NamedTuple
 
 import torch
@@ -29,19 +26,17 @@ FIRST_SIZE = 7
 
 
 class Convolution(NamedTuple):
-    """One convolution of the decoder, in the order of torch's arguments."""
+    """Arguments of one convolution, in torch's order."""
 
     inputs: int
-    """Channels that it reads."""
     outputs: int
-    """Channels that it writes."""
     kernel: int
     stride: int
     padding: int
 
     @property
     def doubles(self) -> bool:
-        """Whether its output has twice the size of its input."""
+        """Whether the output is twice as large as the input."""
         return self.stride == 2
 
 
@@ -61,10 +56,10 @@ class CNN(DecoderSpec):
     width: Positive = 64
     """Channels of every stage."""
     depth: Annotated[int, Field(ge=1, le=1000)] = 4
-    """Blocks after the first transposed convolution (the paper: 2 … 10)."""
+    """Blocks after the first transposed convolution."""
 
     def convolutions(self, interface: Interface) -> list[Convolution]:
-        """This decoder's convolutions in order: all transposed, but for the last.
+        """Return the convolutions in order: all but the last are transposed.
 
         >>> [block.doubles for block in CNN(depth=4).convolutions(Interface((28, 28), (28, 28)))[1:-1]]
         [True, True, False, False]
@@ -89,7 +84,7 @@ class CNN(DecoderSpec):
 
 @DECODERS.register
 class ConvEncoder(DecoderSpec):
-    """Image to code: strided convolutions, a hidden layer, linear to the code.
+    """Encoder from image to code: strided convolutions, a hidden layer, a linear output.
 
     Examples
     --------
@@ -120,9 +115,9 @@ class ConvEncoder(DecoderSpec):
 
 
 class FromPoint(nn.ConvTranspose2d):
-    """A transposed convolution of one pixel, which is a matrix product: `(batch, code)` to `(batch, channel, y, x)`.
+    """Transposed convolution of a single pixel, `(batch, code)` to `(batch, channel, y, x)`, as a matrix product.
 
-    Channels lie last in memory, and stay there: libraries are faster that way.
+    The output is in channels-last memory format, in which the following convolutions are faster.
     """
 
     def forward(self, codes: Tensor) -> Tensor:  # type: ignore[override]
@@ -133,7 +128,7 @@ class FromPoint(nn.ConvTranspose2d):
 
 
 class SameSize(nn.ConvTranspose2d):
-    """A transposed convolution with stride 1, which is the convolution with the mirrored kernel, and faster as such."""
+    """Transposed convolution with stride 1, computed faster as a convolution with the mirrored kernel."""
 
     def forward(self, image: Tensor) -> Tensor:  # type: ignore[override]
         mirrored = self.weight.flip(-2, -1).permute(1, 2, 3, 0).contiguous().permute(0, 3, 1, 2)  # channels last
@@ -141,10 +136,9 @@ class SameSize(nn.ConvTranspose2d):
 
 
 class ToChannels(nn.Conv2d):
-    """A padded convolution to one channel, or to a few.
+    """Padded convolution to one or few channels, for which libraries have no fast kernel.
 
-    It is a matrix product to one map per tap of the kernel and channel, and a sum of the shifted maps: libraries have
-    no fast one.
+    Computed as a matrix product to one map per kernel tap and channel, and a sum of the shifted maps.
     """
 
     def forward(self, channels: Tensor) -> Tensor:
@@ -156,21 +150,17 @@ class ToChannels(nn.Conv2d):
         return summed.movedim(0, -3) + self.bias[:, None, None]
 
     def summed(self, maps: Tensor) -> Tensor:
-        """The sum of one map per tap of the kernel, `(tap, …, y, x)`, each shifted by its tap."""
+        """Return the sum of one map per kernel tap, `(tap, …, y, x)`, each shifted by its tap."""
         rows, columns = maps.shape[-2:]
         height, width = self.kernel_size
         padded = functional.pad(maps, (width // 2, width // 2, height // 2, height // 2)).unflatten(0, (height, width))
-        across = sum_of(padded[:, k, ..., k : k + columns] for k in range(width))
-        return sum_of(across[k, ..., k : k + rows, :] for k in range(height))
-
-
-def sum_of(parts: Iterable[Tensor]) -> Tensor:
-    """A sum, in order."""
-    return functools.reduce(torch.add, parts)
+        # Not `sum`, whose first step adds 0 and costs a copy.
+        across = functools.reduce(torch.add, (padded[:, k, ..., k : k + columns] for k in range(width)))
+        return functools.reduce(torch.add, (across[k, ..., k : k + rows, :] for k in range(height)))
 
 
 class Resize(nn.Module):
-    """Channels to images of the right size, by nearest neighbours where it is not right already."""
+    """Resize images by nearest neighbours, unless they have the right size already."""
 
     def __init__(self, image_shape: tuple[int, ...]) -> None:
         super().__init__()
@@ -178,6 +168,6 @@ class Resize(nn.Module):
 
     def forward(self, channels: Tensor) -> Tensor:
         planes, plane = channels.flatten(0, 1), self.image_shape[-2:]
-        if planes.shape[-2:] != plane:  # all planes as channels: torch's gradient is a loop over examples
+        if planes.shape[-2:] != plane:  # all planes as channels, since torch's gradient loops over examples
             planes = functional.interpolate(planes[None], size=plane, mode="nearest")[0]
         return planes.reshape(len(channels), *self.image_shape)

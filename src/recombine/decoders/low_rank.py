@@ -1,13 +1,12 @@
-"""Remedy A: every factor value owns a low-rank image, rendered before anything is mixed (Eq. 8–12, 43–48).
+"""Low-rank rendered embeddings: each factor value has a low-rank image, before factors interact (Eq. 8–12, 43–48).
 
-`LowRankEmbedding` is a module for use anywhere: n factors, any image size, any module behind it. For each value of
-each factor it holds `W = Σ_n λ⁽ⁿ⁾ v⁽ⁿ⁾ u⁽ⁿ⁾ᵀ` with unit-norm v (over rows) and u (over columns); a factor's channel is
-its code's mixture of those images, so one-hot codes select one and an absent factor leaves its channel empty.
+`LowRankEmbedding` works with any number of factors, any image size and any module after it. For each value of each
+factor it holds `W = Σ_n λ⁽ⁿ⁾ v⁽ⁿ⁾ u⁽ⁿ⁾ᵀ` with unit-norm v (over rows) and u (over columns); a factor's channel is the
+mixture of these images weighted by its code, so one-hot codes select one and an absent factor leaves its channel empty.
 
-Where images have colour, a value's embedding is a colour image, with a low-rank matrix W of its own for each channel:
-rendering means to place a value in the space of the outputs, and that has colour. A single grey image per factor would
-leave the colour of a pixel to be read off one number by the layers behind, and a factor such as hue would not be
-rendered at all. Channels lie factor by factor, the colours of one together, and penalties are sums over all matrices.
+For colour images, an embedding has one low-rank matrix W per colour channel. With a single grey image per factor, later
+layers would have to infer a colour from one number, and a factor such as hue would not be rendered at all. Channels are
+ordered by factor, then colour; penalties are sums over all matrices.
 
 Notes
 -----
@@ -35,7 +34,7 @@ Convention = Literal["unit", "raw"]
 
 @DECODERS.register
 class LowRank(DecoderSpec):
-    """One rendered image per factor, then a small convolutional net.
+    """One rendered image per factor, then a small convolutional network.
 
     Examples
     --------
@@ -48,13 +47,13 @@ class LowRank(DecoderSpec):
 
     kind: Literal["low_rank"] = "low_rank"
     rank: Annotated[int, Field(ge=1, le=2**12)] | None = None
-    """Bound on the rank of an embedding; none: the smaller side of the image."""
+    """Maximum rank of an embedding; none: the smaller side of the image."""
     channels: Annotated[int, Field(ge=1, le=2**12)] = 2
     """Channels of the hidden convolutions."""
     depth: Annotated[int, Field(ge=0, le=1000)] = 2
     """Hidden convolutions."""
     vectors: Convention = "unit"
-    """Which vectors the variance penalty sees."""
+    """Vectors to which the variance penalty applies: normalised or raw."""
 
     def build(self, interface: Interface) -> StagedDecoder:
         embedding = LowRankEmbedding(interface.code_sizes, interface.image_shape, self.rank, self.vectors)
@@ -69,11 +68,11 @@ class LowRank(DecoderSpec):
 
 
 class LowRankDecoder(StagedDecoder):
-    """The chain, with the embedding's penalties."""
+    """Chain of stages with the embedding's penalties."""
 
     @property
     def embedding(self) -> LowRankEmbedding:
-        """The first stage."""
+        """First stage."""
         return cast(LowRankEmbedding, self.stages["embedding"])
 
     def entropy(self) -> Float[Tensor, ""]:
@@ -86,20 +85,20 @@ class LowRankDecoder(StagedDecoder):
 
 
 class LowRankEmbedding(nn.Module):
-    """Codes to one rendered image per factor: `(batch, code)` to `(batch, factor, y, x)`.
+    """One rendered image per factor: `(batch, code)` to `(batch, factor, y, x)`.
 
-    With an image shape of `(channel, y, x)`, to `(batch, factor × channel, y, x)`.
+    With an image shape of `(channel, y, x)`, the output is `(batch, factor × channel, y, x)`.
 
     Parameters
     ----------
     code_sizes
-        Neurons of each factor's code, side by side in the code vector.
+        Size of each factor's code; codes are concatenated.
     image_shape
-        Rows and columns; of colour images channels, rows and columns.
+        `(y, x)`, or `(channel, y, x)` for colour.
     rank
-        Bound on the rank of an embedding; None: the smaller side of the image.
+        Maximum rank of an embedding; None: the smaller side of the image.
     vectors
-        Which vectors the variance penalty sees.
+        Vectors to which the variance penalty applies: normalised or raw.
 
     Examples
     --------
@@ -128,19 +127,19 @@ class LowRankEmbedding(nn.Module):
         self.strengths = nn.ParameterList(nn.Parameter(torch.randn(size, rank)) for size in each)
 
     def parts(self) -> EmbeddingParts:
-        """The parameters as they are used."""
+        """Return the parameters as lists of tensors."""
         lists = [*self.rows], [*self.columns], [*self.strengths]
         return EmbeddingParts(*lists, self.vectors == "unit", self.channels)
 
     def images(self) -> list[Float[Tensor, "value *channel y x"]]:
-        """Each factor's embeddings W(v), one image per value (Eq. 8)."""
+        """Return each factor's embeddings W(v), one image per value (Eq. 8)."""
         planes = self.parts().images()
         if self.channels == 1:
             return planes
         return [torch.stack(planes[k : k + self.channels], dim=1) for k in range(0, len(planes), self.channels)]
 
     def spectra(self) -> list[Float[Tensor, "value rank"]]:
-        """Each matrix's normalised squared strengths λ̃ = λ² / Σλ² (Eq. 9), factor by factor and channel by channel."""
+        """Return normalised squared strengths λ̃ = λ² / Σλ² (Eq. 9) by factor and channel."""
         return self.parts().spectra()
 
     def entropy(self) -> Float[Tensor, ""]:
@@ -157,23 +156,22 @@ class LowRankEmbedding(nn.Module):
 
 @dataclass(frozen=True)
 class EmbeddingParts:
-    """An embedding's parameters, and the images and penalties that come of them.
+    """Parameters of an embedding, with the images and penalties computed from them.
 
-    Vectors are `(*member, value, rank, pixel)` and strengths `(*member, value, rank)`, one tensor per factor and, where
-    images have colour, channel: factor by factor, a factor's channels together.
+    Vectors are `(*member, value, rank, pixel)` and strengths `(*member, value, rank)`, one tensor per factor and colour
+    channel.
     """
 
     rows: list[Tensor]
     columns: list[Tensor]
     strengths: list[Tensor]
     unit: bool
-    """Whether the variance penalised is that of the unit vectors, or of the raw ones."""
+    """Whether the variance penalty applies to unit vectors instead of raw ones."""
     channels: int = 1
-    """Tensors of one factor, one for each colour channel."""
 
     @cached_property
     def units(self) -> tuple[list[Tensor], list[Tensor]]:
-        """Rows and columns of unit norm."""
+        """Normalised row and column vectors."""
         rows, columns = ([functional.normalize(v, dim=-1) for v in part] for part in (self.rows, self.columns))
         return rows, columns
 
@@ -187,7 +185,7 @@ class EmbeddingParts:
 
     def entropy(self) -> Tensor:
         """−Σ λ̃ ln λ̃ over all values of all factors, one number per member."""
-        tiny = torch.finfo(torch.float32).tiny  # 0 ln 0 = 0, with a finite gradient: strengths may reach zero
+        tiny = torch.finfo(torch.float32).tiny  # makes 0 ln 0 = 0 with a finite gradient
         return torch.stack([-(s * s.clamp(min=tiny).log()).sum(dim=(-1, -2)) for s in self.spectra()]).sum(dim=0)
 
     def variance(self) -> Tensor:
@@ -197,7 +195,7 @@ class EmbeddingParts:
         return torch.stack([v.square().mean(dim=-1).sum(dim=(-1, -2)) for v in centred]).sum(dim=0)
 
     def rendered(self, codes: Tensor) -> Tensor:
-        """Codes `(*member, batch, code)` to one image per factor and channel, `(*member, batch, factor, y, x)`."""
+        """Map codes `(*member, batch, code)` to one image per factor and channel, `(*member, batch, factor, y, x)`."""
         blocks = codes.split([s.shape[-2] for s in self.strengths[:: self.channels]], dim=-1)
         mixed = [
             (blocks[k // self.channels] @ images.flatten(-2)).unflatten(-1, images.shape[-2:])
@@ -206,5 +204,5 @@ class EmbeddingParts:
         return torch.stack(mixed, dim=-3)
 
     def penalties(self) -> dict[str, Tensor]:
-        """Both penalties by name, for a fast forward pass to return with its outputs."""
+        """Return both penalties by name."""
         return {"entropy": self.entropy(), "variance": self.variance()}

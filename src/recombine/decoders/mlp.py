@@ -1,7 +1,4 @@
-"""Fully connected decoder: `depth` ReLU layers, then linear to all pixels (§3.1, Appendix E.3).
-
-The paper uses width 256 with bump codes and 128 with rate codes, depth 3 … 7. Stages: `layer1` … and `output`.
-"""
+"""Fully connected decoder: `depth` ReLU layers, then linear to all pixels. Stages: `layer1` … and `output`."""
 
 from __future__ import annotations
 

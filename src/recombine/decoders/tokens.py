@@ -1,9 +1,8 @@
-"""Decoders of pixel tokens: the code, repeated at every pixel, plus a fixed two-dimensional sinusoidal position.
+"""Token decoders: a token per pixel, the projected code plus a fixed two-dimensional sinusoidal position.
 
-`Transformer` takes them through the original post-norm encoder layers with ReLU; no dropout, so that a member's result
-does not depend on its neighbours' random numbers. `CoordinateMLP`, the "spatially aware" one, has per-token layers
-(linear + PReLU) and no attention. Both end in a linear map to the colour of each pixel. Stages: `tokens`, `layer1` …
-and `output`.
+`Transformer` applies the original post-norm encoder layers with ReLU, without dropout, so that a member's result does
+not depend on random numbers of others. `CoordinateMLP` has per-token layers (linear and PReLU) and no attention. Both
+end in a linear map from token to pixel. Stages: `tokens`, `layer1` … and `output`.
 """
 
 from __future__ import annotations
@@ -20,11 +19,11 @@ from recombine.decoders.base import DECODERS, DecoderSpec, Interface, StagedDeco
 from recombine.errors import InvalidValue
 
 POSITION_BASE = 10000.0
-"""Ratio of the fastest frequency to the one past the slowest, as in the transformer's usual positions."""
+"""Base of the geometric frequencies, as in the original transformer."""
 
 
 class PixelTokens(nn.Module):
-    """Codes to one token per pixel."""
+    """Map codes to one token per pixel."""
 
     position: Tensor
 
@@ -39,10 +38,7 @@ class PixelTokens(nn.Module):
 
 
 def sinusoidal_position(plane: tuple[int, int], width: int) -> Float[Tensor, "pixel width"]:
-    """Half of the width tells the row, half the column; each half is sines, then cosines, of geometric frequencies.
-
-    `width` is a multiple of 4.
-    """
+    """Return position codes: half of the width for the row, half for the column, each with sines, then cosines."""
     pairs = width // 4
     frequency = POSITION_BASE ** -(torch.arange(pairs) / pairs)
     halves = []
@@ -53,14 +49,14 @@ def sinusoidal_position(plane: tuple[int, int], width: int) -> Float[Tensor, "pi
 
 
 class TokensToImage(ToImage):
-    """Tokens `(batch, pixel, channel)` to images."""
+    """Reshape tokens `(batch, pixel, channel)` to images."""
 
     def forward(self, tokens: Float[Tensor, "batch pixel channel"]) -> Tensor:
         return super().forward(tokens.mT)
 
 
 class TokenDecoder(DecoderSpec):
-    """Tokens, layers that keep their size, and each token to its pixel's value, one for each channel."""
+    """Base class: tokens, layers from tokens to tokens, and a linear output per token."""
 
     width: Annotated[int, Field(ge=4, le=2**16, multiple_of=4)] = 128
     """Size of a token."""
@@ -69,7 +65,7 @@ class TokenDecoder(DecoderSpec):
 
     @abstractmethod
     def layer(self) -> nn.Module:
-        """A layer, from tokens to tokens."""
+        """Return a layer from tokens to tokens."""
 
     def build(self, interface: Interface) -> StagedDecoder:
         stages: dict[str, nn.Module] = {"tokens": PixelTokens(interface, self.width)}
@@ -81,7 +77,7 @@ class TokenDecoder(DecoderSpec):
 
 @DECODERS.register
 class CoordinateMLP(TokenDecoder):
-    """A small network that each pixel runs on its own position.
+    """A small network applied to each pixel token separately.
 
     Examples
     --------
@@ -126,7 +122,7 @@ class Transformer(TokenDecoder):
 
 
 class EncoderLayer(nn.Module):
-    """Self-attention and a feed-forward part, each added to its input and normalised."""
+    """Self-attention and a feed-forward part, each with a residual connection and layer norm."""
 
     def __init__(self, width: int, heads: int, feedforward: int) -> None:
         super().__init__()
@@ -142,7 +138,7 @@ class EncoderLayer(nn.Module):
 
     def forward(self, tokens: Float[Tensor, "batch pixel width"]) -> Float[Tensor, "batch pixel width"]:
         query, key, value = self.mix(tokens).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4).unbind(0)
-        # Written out: the fused kernels have no forward-mode derivative.
+        # Not `scaled_dot_product_attention`: its fused kernels have no forward-mode derivative.
         attention = torch.softmax(query @ key.mT / query.shape[-1] ** 0.5, dim=-1)
         attended = (attention @ value).transpose(1, 2).flatten(-2)
         tokens = self.after_attention(tokens + self.merge(attended))

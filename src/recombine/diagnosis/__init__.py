@@ -1,8 +1,7 @@
-"""The same measurements for anyone's module."""
+"""`diagnose`: the paper's measurements on a user's module, a trained run or a checkpoint."""
 
 from recombine.diagnosis.callbacks import DiagnosisCallback
 from recombine.diagnosis.diagnosing import diagnose
-from recombine.diagnosis.hooks import module_reader
 from recombine.diagnosis.result import Diagnosis
 
-__all__ = ["Diagnosis", "DiagnosisCallback", "diagnose", "module_reader"]
+__all__ = ["Diagnosis", "DiagnosisCallback", "diagnose"]

@@ -1,7 +1,7 @@
-"""The diagnosis during one's own training: an object that is called with the module, every so many steps or epochs.
+"""A callback that diagnoses a module during the user's own training, every so many steps or epochs.
 
-The module is left exactly as it was, flags, hooks, gradients, buffers and random state, so that training with the
-callback and without it gives the same bits. Only the numbers that are logged are computed.
+The module is restored exactly (flags, hooks, gradients, buffers and random state), so training gives the same bits with
+and without the callback. Only the metrics that are logged are computed.
 """
 
 from __future__ import annotations
@@ -29,33 +29,32 @@ if TYPE_CHECKING:
     import pandas
 
 LIGHTNING = ("lightning.pytorch", "pytorch_lightning")
-"""The same library under its two names; a trainer of one does not know callbacks of the other."""
+"""The two names of the same library; a trainer of one does not accept callbacks of the other."""
 Log = Callable[[dict[str, float], int], object]
 USUAL = (
     "id_error", "ood_error", "ood_over_mean", "factorization_mean", "partial_factorization", "log_volume_std",
 )  # fmt: skip
-"""What is logged by default, as far as the module and its data have it."""
+"""Metrics that are logged by default, if they can be measured."""
 CASES = ("stage", "kernel", "prediction")
-"""Dimensions whose every label is a number of its own in a log; others are averaged."""
+"""Dimensions of which each label is logged separately; other dimensions are averaged."""
 
 
 class DiagnosisCallback:
-    """Measures a module while it trains, and keeps and logs the numbers.
+    """Measures a module while it trains, and keeps and logs the metrics.
 
     Parameters
     ----------
     grid
-        Factors and values, as for `diagnose`.
+        Factors and their values, as for `diagnose`.
     every
         Measure at steps that are multiples of this; other calls return at once.
     metrics
-        Variables of a diagnosis, by name (docs/metrics.md). Default: errors of trained and held-out combinations,
-        factorization, partial factorization and the spread of the log volume, as far as there are targets, a hold-out
-        and two factors.
+        Names of variables of a diagnosis (docs/metrics.md). Default: errors on trained and held-out combinations,
+        factorization, partial factorization and the standard deviation of the log volume, if they can be measured.
     log
-        A function of a dictionary of numbers and the step, as `wandb.log`.
+        A function of a dictionary of numbers and the step, such as `wandb.log`.
     prefix
-        Of the names that are logged.
+        Prefix of the names that are logged.
     **settings
         Other arguments of `diagnose`: `encode`, `holdout`, `targets`, `stages`, `data`, `points`, ….
 
@@ -93,28 +92,27 @@ class DiagnosisCallback:
             raise InvalidValue("every", every, "at least 1")
         self.every, self.required = every, metrics
         self.names = list(USUAL if metrics is None else metrics)
-        selected(self.names, False)  # what is wrong shows before hours of training
+        selected(self.names, False)  # fail now rather than after hours of training
         inspect.signature(diagnose).bind(None, grid, metrics=self.names, **settings)
         self.grid, self.log, self.prefix, self.settings = grid, log, prefix, settings
         self.calls = 0
         self.measured: list[tuple[int, Diagnosis]] = []
-        """Step and chosen variables of every measurement."""
+        """Step and requested variables of every measurement."""
 
     def __call__(self, module: nn.Module, step: int | None = None) -> dict[str, float] | None:
-        """Measure the module, if it is time to.
+        """Measure the module if the step is a multiple of `every`.
 
         Parameters
         ----------
         module
-            The module as it is; what `torch.compile`, `DistributedDataParallel` or `DataParallel` wrapped is measured
-            itself.
+            The module; `torch.compile`, `DistributedDataParallel` and `DataParallel` are unwrapped.
         step
-            Number of the step or epoch. Default: number of calls before.
+            Number of the step or epoch. Default: the number of previous calls.
 
         Returns
         -------
         dict of float or None
-            The numbers by name; none between measurements, and in processes of distributed training but the first.
+            The numbers by name; None between measurements, and in all but the first process of distributed training.
         """
         step = self.calls if step is None else step
         self.calls += 1
@@ -122,29 +120,25 @@ class DiagnosisCallback:
         if step % self.every or (distributed and torch.distributed.get_rank() != 0):
             return None
         result = diagnose(unwrapped(module), self.grid, metrics=self.names, **self.settings)
-        chosen = self._chosen(result)
-        self.measured.append((step, chosen))
-        numbers = {f"{self.prefix}{name}": value for name, value in self._numbers(chosen).items()}
-        if self.log is not None:
-            self.log(dict(numbers), step)
-        return numbers
-
-    def _chosen(self, result: Diagnosis) -> Diagnosis:
-        """The variables that were asked for; one that is not there is refused, unless nobody named it."""
         for name in self.required or ():
             if name not in result:
                 metrics = {column.name: own.name for own in STAGE_METRICS.values() for column in own.columns}
                 needed = result.left_out.get(metrics.get(name, name), "targets and a hold-out")
                 raise InvalidValue("metrics", name, f"variables that can be measured here ({name} needs {needed})")
-        return result.drop_vars([name for name in result.data_vars if name not in self.names])
+        requested = result.drop_vars([name for name in result.data_vars if name not in self.names])
+        self.measured.append((step, requested))
+        numbers = {f"{self.prefix}{name}": value for name, value in self._numbers(requested).items()}
+        if self.log is not None:
+            self.log(dict(numbers), step)
+        return numbers
 
     def _numbers(self, result: Diagnosis) -> dict[str, float]:
-        """Every number by name, in the order of the metrics."""
+        """The numbers by name, in the order of the metrics."""
         return {name: value for own in self.names if own in result for name, value in _cases(own, result[own])}
 
     @property
     def history(self) -> pandas.DataFrame:
-        """A row per measurement, with steps as index and numbers by name, without the prefix, as columns."""
+        """A DataFrame with one row per measurement, indexed by step; column names have no prefix."""
         import pandas
 
         index = pandas.Index([step for step, _ in self.measured], name="step", dtype=int)
@@ -152,7 +146,7 @@ class DiagnosisCallback:
 
     @property
     def dataset(self) -> xarray.Dataset:
-        """The chosen variables with all their dimensions, along `step`."""
+        """The requested variables with all their dimensions, concatenated along `step`."""
         if not self.measured:
             return xarray.Dataset(coords={"step": []})
         steps = xarray.DataArray([step for step, _ in self.measured], dims="step", name="step")
@@ -161,31 +155,34 @@ class DiagnosisCallback:
                              combine_attrs="override")  # fmt: skip
 
     def lightning(self, module: str | None = None, *, each: Literal["epoch", "step"] = "epoch") -> Any:
-        """The same as a callback of Lightning, for `Trainer(callbacks=[…])`; Lightning must be installed.
+        """This callback for Lightning's `Trainer(callbacks=[…])`; Lightning must be installed.
 
         Parameters
         ----------
         module
-            Path of the part of the LightningModule that maps codes to outputs, as `decoder`. Default: itself.
+            Path of the submodule that maps codes to outputs, such as `decoder`. Default: the LightningModule itself.
         each
-            What `every` counts: epochs, or optimiser steps.
+            Whether `every` counts epochs or optimizer steps.
 
         Returns
         -------
         lightning.pytorch.Callback
-            Logs with `LightningModule.log_dict`, and with `log` where that is given.
+            Logs with `LightningModule.log_dict`, and with `log` if it is given.
         """
         if each not in ("epoch", "step"):
             raise InvalidValue("each", each, "epoch or step")
-        for name in sorted(LIGHTNING, key=lambda name: name not in sys.modules):  # the one that is in use first
+        for name in sorted(
+            LIGHTNING, key=lambda name: name not in sys.modules
+        ):  # prefer the one that is already imported
             with suppress(ImportError):
                 return _lightning_class(import_module(name))(self, module, each)
-        raise RecombineError("lightning: it is not installed; pip install lightning")
+        raise RecombineError("lightning is not installed: pip install lightning")
 
 
 def _cases(name: str, variable: xarray.DataArray) -> Iterator[tuple[str, float]]:
-    """Name and value of each case of a variable, over factors and points the mean; of labels none."""
-    if any(column.labels for column in STAGE_METRICS.columns() if column.name == name):
+    """Name and value of each case of a variable, averaged over factors and points; none for labels."""
+    column = STAGE_METRICS.columns().get(name)
+    if column is not None and column.labels:
         return
     cases = [dim for dim in variable.dims if dim in CASES]
     values = variable.mean([dim for dim in variable.dims if dim not in cases])
@@ -198,10 +195,10 @@ def _cases(name: str, variable: xarray.DataArray) -> Iterator[tuple[str, float]]
 
 @cache
 def _lightning_class(package: Any) -> Any:
-    """Made when it is asked for: Lightning is no dependency."""
+    """The callback's class, defined on demand because Lightning is not a dependency."""
 
     class LightningDiagnosis(package.Callback):
-        """Calls a `DiagnosisCallback` at the end of epochs or batches, and logs its numbers."""
+        """Calls a `DiagnosisCallback` at the end of epochs or batches and logs its numbers."""
 
         def __init__(self, callback: DiagnosisCallback, path: str | None, each: str) -> None:
             super().__init__()

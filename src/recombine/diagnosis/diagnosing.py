@@ -1,37 +1,34 @@
-"""The paper's measurements on anyone's module, run in evaluation mode, watched by hooks, and left as it was."""
+"""`diagnose`: the paper's measurements on a user's module, stage by stage, as one Dataset."""
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any, Literal
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from recombine.diagnosis.derivatives import Geometry, exact_geometry
-from recombine.diagnosis.hooks import OUTPUT
-from recombine.diagnosis.outputs import output_scores, shaped_targets, streamed_errors, superposition
-from recombine.diagnosis.result import OUTPUT_SCORES, Diagnosis, dataset, reserved_names
-from recombine.diagnosis.running import (
-    Runner,
-    as_called,
-    differentiable,
-    prepare,
-    refuse_unfinished,
-    uncompiled,
-    undisturbed,
-)
-from recombine.diagnosis.sampling import Part, averaged_profile, averaged_scores, error_scores, plan_of, profile_errors
+from recombine.diagnosis.result import OUTPUT_SCORES, SAMPLED, Diagnosis, reserved_names
+from recombine.diagnosis.running import MIXED, ROWS_AT_ONCE, Geometry, Runner, exact_geometry, running
+from recombine.diagnosis.stages import OUTPUT
 from recombine.diagnosis.subject import Subject, TargetFunction, Trained
 from recombine.encodings import Encoding
 from recombine.errors import InvalidValue, listed
 from recombine.factors import FactorGrid
 from recombine.holdouts import Holdout, HoldoutSummary
-from recombine.metrics import averaged_prediction, volume_element
-from recombine.metrics.metric_tensors import neighbour_metric
+from recombine.metrics import (
+    averaged_prediction,
+    gram_matrix,
+    kernel_agreement,
+    squared_error,
+    superposition_scores,
+    volume_element,
+)
 from recombine.metrics.registry import (
     STAGE_METRICS,
     Need,
@@ -41,12 +38,25 @@ from recombine.metrics.registry import (
     stage_profile,
     usual_metrics,
 )
-from recombine.metrics.sampling import points_at
-from recombine.metrics.stages import INPUT, MEMORY, Encode, precision
+from recombine.metrics.sampling import (
+    SUFFIX,
+    Estimate,
+    Part,
+    Plan,
+    averaged_profile,
+    mean_estimate,
+    plan_of,
+    ratio_estimate,
+    repeated_estimate,
+)
+from recombine.metrics.stages import INPUT, MEMORY, Encode, chunks, neighbour_metric
 from recombine.tasks import ArrayTask
-from recombine.training.devices import arithmetic
 
 GEOMETRIES = ("auto", "exact", "differences")
+PERMUTATIONS = 499
+"""Permutations of the kernel test; studies that need smaller p-values use more."""
+AVERAGED = ("kernel_agreement", "superposition")
+"""Scores of the outputs that are averaged over sub-grids."""
 
 
 def diagnose(
@@ -71,48 +81,47 @@ def diagnose(
     Parameters
     ----------
     module
-        Maps a batch of encoded factor values to a batch of anything; or a finished run, or a
-        `ModelConfig.from_pretrained` folder, whose spec gives grid, data, encode, holdout, targets and background.
+        A module that maps a batch of encoded factor values to a batch of outputs; or a finished run, or the checkpoint
+        of one (`ModelConfig.from_pretrained(folder)`), whose spec gives grid, data, encode, holdout, targets and
+        background.
     grid
-        Factors and values, or a text as `x=0:27,y=0:27`.
+        Factors and their values, or a string such as `x=0:27,y=0:27`.
     data
-        In the place of grid, targets and background: images with their factors, as an `ArrayTask` (whose encoding and
-        hold-out hold where none is given) or its file.
+        Instead of grid, targets and background: images with their factors, as a file or an `ArrayTask`, whose encoding
+        and hold-out are the defaults of `encode` and `holdout`.
     encode
-        An encoding (by name, or one of ours), a function from `(point, factor)` values to inputs, or nothing: the
-        values themselves.
+        An encoding, its name, or a function from `(point, factor)` values to inputs. Default: raw factor values.
     holdout
-        Combinations held out of training: a hold-out, by name, or a boolean mask over the grid.
+        Combinations held out of training: a hold-out, its name, or a boolean mask over the grid.
     stages
-        Module paths and patterns (`*` within a level, `**` across levels); by default the module's own parts in the
-        order they are run, wrappers opened.
+        Paths of submodules, or patterns (`*` within a level, `**` across levels). Default: the module's submodules in
+        the order in which they run, with wrappers opened.
     targets
-        Right outputs, one row per grid point in its order, for errors and superposition; or a function from
-        `(point, factor)` values to them. Of a sampled grid only the rows that are needed are read.
+        Target outputs, for errors and superposition: one row per grid point in the grid's order, or a function from
+        `(point, factor)` values. Of a sampled grid only the rows that are needed are read.
     background
         Value of an empty output, in every channel. Default: 0.
     memory
-        Bytes that a measurement may keep at a time.
+        Memory budget of a measurement, in bytes.
     geometry
-        `auto`: exact wherever encoding and module have a derivative, by differences between grid points elsewhere;
-        `exact` refuses the latter, `differences` takes no derivatives.
+        `auto`: exact derivatives if encoding and module have them, else differences between grid points; `exact`:
+        raise an error instead of using differences; `differences`: never use derivatives.
     thorough
-        Whether to measure what takes long too, such as tests of factorization up to an invertible map; or the names of
-        some such metrics (docs/metrics.md).
+        Also compute the expensive metrics, such as tests of factorization up to an invertible map: all of them, or
+        those that are named (docs/metrics.md).
     points
-        Points of the grid that are measured; a larger grid is sampled, and numbers have standard errors (variables
-        that end in `_se`). 4096 by default.
+        Number of grid points to measure; a larger grid is sampled, and variables that end in `_se` hold standard
+        errors. Default: 4096.
     seed
-        Of the sample.
+        Seed for sampling large grids.
     metrics
-        Variables that are wanted, as `["ood_error", "factorization_mean"]` (docs/metrics.md); what they do not need is
-        not computed. Default: all.
+        Variables to compute, such as `["ood_error", "factorization_mean"]` (docs/metrics.md). Default: all.
 
     Returns
     -------
     Diagnosis
-        A Dataset. `attrs["metric"]` says how the metric tensor was computed, `attrs["metric_reason"]` why not exactly,
-        and `attrs["notes"]` what else a reader must know.
+        A Dataset. `attrs["metric"]` says how the metric tensor was computed, `attrs["metric_reason"]` why it is not
+        exact, and `attrs["notes"]` what else to know when reading the numbers.
 
     Examples
     --------
@@ -133,50 +142,31 @@ def diagnose(
     if reserved := reserved_names() & {*subject.grid.names}:
         raise InvalidValue("grid", min(reserved), f"names of factors other than {listed(sorted(reserved_names()))}")
     plan = plan_of(subject.grid, subject.held_out, points, seed, subject.present)
-    whole = subject.target_rows() if plan.points is None else None
     selection = selected(metrics, [thorough] if isinstance(thorough, str) else thorough)
-    network = uncompiled(subject.module)
-    refuse_unfinished(network)
-    weight = next((p for p in (*network.parameters(), *network.buffers())), torch.empty(0))
-    device, dtype = weight.device, weight.dtype if weight.is_floating_point() else torch.float32
-
-    def encoded(values: Tensor) -> Tensor:
-        inputs = subject.inputs(values).clone()  # a module may work in place
-        return inputs.to(dtype) if inputs.is_floating_point() else inputs
-
-    strict = arithmetic("float32")  # TF32's rounding would hide what small steps do
-    with strict, as_called(network, device) as forward, undisturbed(network), differentiable(network):
-        places = [points_at(subject.grid, part.indices).to(device, precision(device)).clone() for part in plan.parts]
-        named = [stages] if isinstance(stages, str) else stages
-        runner = prepare(network, forward, encoded, places[0], named, memory)
+    named = [stages] if isinstance(stages, str) else stages
+    with running(subject, plan.parts[0].grid, named, memory) as runner:
         if plan.points is not None and runner.rows.how == "whole":
-            allowed = "a whole grid without gaps: outputs depend on other examples in the batch"
-            raise InvalidValue("points" if plan.present is None else "data", len(plan.points), allowed)
-        how = geometry if selection.metric_tensor else "differences"
-        derivatives = [_geometry(how, subject, runner, own) for own in places]
-        derivative = next((own for own in derivatives if own.metrics is None), derivatives[0])
+            required = f"a whole grid without gaps: {MIXED}"
+            raise InvalidValue("points" if plan.present is None else "data", len(plan.points), required)
+        setting = geometry if selection.metric_tensor else "differences"
+        geometries = [_geometry(setting, runner, part) for part in plan.parts]
+        used = next((own for own in geometries if own.metrics is None), geometries[0])
         profiles, scores = [], []
-        for part, own, exact in zip(plan.parts, places, derivatives, strict=True):
-            tensors = None if derivative.metrics is None else exact.metrics
-            truth = whole if part.indices is None else subject.target_rows(part.indices)
-            profile, score = _measured(subject, runner, part, own, tensors, truth, encoded, selection)
+        for part, own in zip(plan.parts, geometries, strict=True):
+            profile, score = _measured(runner, part, None if used.metrics is None else own.metrics, selection)
             profiles.append(profile)
             scores.append(score)
-        if plan.points is None:
-            return dataset(profiles[0], scores[0], subject.grid, subject.held_out, derivative, runner.notes)
-        profile, estimates = averaged_profile(plan, profiles)
-        combined = averaged_scores(scores) | profile_errors(estimates)
-        if subject.targets is not None:
-            error, constant = streamed_errors(subject, runner, encoded, plan.points, precision(device))
-            combined |= error_scores(error, constant, plan, subject.held_out)
-    first, notes = plan.parts[0], [*plan.notes, *runner.notes]
-    summary = HoldoutSummary.of(subject.held_out, subject.grid, plan.present)
-    return dataset(profile, combined, first.grid, first.held_out, derivative, notes, len(plan.points), summary)
+        profile, errors = averaged_profile(plan, profiles)
+        combined = _averaged_scores(scores) | errors | _sampled_errors(runner, plan)
+    return _dataset(subject, plan, profile, combined, used, [*plan.notes, *runner.notes])
+
+
+# -- selection ---------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Selection:
-    """What is measured: registered metrics by name, and whether any of them needs the metric tensor."""
+    """The stage metrics to compute, by name, and whether the metric tensor, kernels and superposition are needed."""
 
     stage_metrics: list[str]
     metric_tensor: bool = True
@@ -185,79 +175,218 @@ class Selection:
 
 
 def selected(names: Sequence[str] | None, thorough: bool | Collection[str]) -> Selection:
-    """What must be measured for variables of these names, or for all that are usual."""
+    """What must be computed for variables of these names, or by default."""
     if names is None:
         return Selection(usual_metrics(thorough))
-    wanted = {names} if isinstance(names, str) else set(names)
+    requested = {names} if isinstance(names, str) else set(names)
     known = {column.name: metric.name for metric in STAGE_METRICS.values() for column in metric.columns}
     scores = ("error", *OUTPUT_SCORES)
-    if unknown := sorted(wanted - {*known, *scores}):
+    if unknown := sorted(requested - {*known, *scores}):
         raise InvalidValue("metrics", unknown[0], f"one of {listed([*scores, *known])}")
-    chosen = {known[name] for name in wanted if name in known}
-    ordered = [name for name in STAGE_METRICS if name in chosen]
+    metrics = {known[name] for name in requested if name in known}
+    ordered = [name for name in STAGE_METRICS if name in metrics]
     tensors = any(Need.METRIC in STAGE_METRICS[name].needs for name in ordered)
-    kernels = bool(wanted & {"kernel_agreement", "kernel_p"})
-    return Selection(ordered, tensors, kernels, "superposition" in wanted)
+    kernels = bool(requested & {"kernel_agreement", "kernel_p"})
+    return Selection(ordered, tensors, kernels, "superposition" in requested)
 
 
-def _measured(
-    subject: Subject, runner: Runner, part: Part, points: Tensor, metrics: dict[str, Tensor] | None,
-    targets: Tensor | None, encoded: Encode, selection: Selection,
-) -> tuple[StageProfile, dict[str, Any]]:  # fmt: skip
-    """Registered metrics of every stage over a part of the grid, and scores of the outputs there."""
-    neighbours, grid, encoding = None, subject.grid, subject.encoding
-    if part.indices is not None and min(grid.shape) > 1:
-        neighbours = neighbour_metric(runner.reader, grid, part.indices, points.device, memory=runner.memory)
-    by_stage = read_stages(
-        runner.reader, points, part.grid, part.held_out,
-        exact=metrics, targets=targets, neighbours=neighbours, memory=runner.memory,
-    )  # fmt: skip
-    kept: dict[str, Tensor] = {}
-    measurable = _measurable(by_stage, encoding, kept, selection.metric_tensor)
-    profile = stage_profile(measurable, part.metrics(selection.stage_metrics))
-    outputs = kept[OUTPUT]
-    truth = None if targets is None else shaped_targets(targets, outputs)
-    paired = part.needing_holdout is not False and bool(part.held_out.any())
-    kernels = paired and selection.kernels
-    scores = output_scores(outputs, points, part.held_out, part.grid, truth, kernels=kernels)
-    if paired and selection.superposition:
-        averaged = None  # where codes have no block per factor, or outputs depend on other rows
-        if isinstance(encoding, Encoding) and runner.rows.how != "whole":
-            sizes = [encoding.size(factor) for factor in grid.factors]
-            own, held_out = encoded(points), part.held_out.to(points.device)
-            averaged = averaged_prediction(
-                lambda rows: runner.outputs(rows) - subject.background, own[held_out], sizes, own[~held_out]
-            )
-        scores |= superposition(outputs, points, part.held_out, part.grid, truth, subject.background, averaged)
-    return profile, scores
+# -- measurements on one part of the grid ------------------------------------------------------------------------------
 
 
-def _measurable(
-    stages: Iterable[Stage], encode: object, kept: dict[str, Tensor], metric_tensor: bool
-) -> Iterator[Stage]:
-    """The stages, refusing those without finite numbers; the outputs are kept for scores of their own."""
-    for stage in stages:
-        if not stage.features.shape[-1] or not bool(torch.isfinite(stage.features).all()):
-            field = ("encode", encode) if stage.name == INPUT else ("module", stage.name)
-            raise InvalidValue(*field, "finite numbers, at least one, at every grid point")
-        if metric_tensor and not bool(torch.isfinite(volume_element(stage.metric)).all()):
-            raise InvalidValue("module", stage.name, "a stage whose metric tensor is finite at every grid point")
-        if stage.name == OUTPUT:
-            kept[OUTPUT] = stage.features
-        yield stage
-
-
-def _geometry(setting: str, subject: Subject, runner: Runner, points: Tensor) -> Geometry:
-    """Exact metric tensors, unless something speaks against them; then the reason, which `exact` refuses."""
-    encoding = subject.encoding
+def _geometry(setting: str, runner: Runner, part: Part) -> Geometry:
+    """Exact metric tensors, or the reason why there are none, which the setting `exact` refuses."""
+    encoding = runner.subject.encoding
     if setting == "differences":
-        return Geometry(None, "as asked for")
+        return Geometry(None, "as requested")
     if isinstance(encoding, Encoding) and not encoding.differentiable:
         geometry = Geometry(None, f"since {encoding.kind} codes have no derivative")
     elif runner.rows.how == "whole":
-        geometry = Geometry(None, "since the rows of a batch meet")
+        geometry = Geometry(None, f"since {MIXED}")
     else:
-        geometry = exact_geometry(runner.reader, points, subject.grid, runner.memory, runner.epsilon)
+        geometry = exact_geometry(runner, runner.values(part.grid.points))
     if setting == "exact" and geometry.metrics is None:
         raise InvalidValue("geometry", setting, f"auto or differences, {geometry.reason}")
     return geometry
+
+
+def _measured(
+    runner: Runner, part: Part, exact: dict[str, Tensor] | None, selection: Selection
+) -> tuple[StageProfile, dict[str, Any]]:
+    """The stage metrics and the scores of the outputs on one part of the grid."""
+    subject, points = runner.subject, runner.values(part.grid.points)
+    targets = subject.target_rows(part.indices)
+    neighbours = None
+    if part.indices is not None and min(subject.grid.shape) > 1:
+        neighbours = neighbour_metric(runner.reader, subject.grid, part.indices, runner.device, memory=runner.memory)
+    stages = read_stages(
+        runner.reader, points, part.grid, part.held_out,
+        exact=exact, targets=targets, neighbours=neighbours, memory=runner.memory,
+    )  # fmt: skip
+    kept: dict[str, Tensor] = {}
+
+    def measurable() -> Iterator[Stage]:
+        for stage in stages:
+            if not stage.features.shape[-1] or not bool(torch.isfinite(stage.features).all()):
+                field, value = ("encode", subject.encoding) if stage.name == INPUT else ("module", stage.name)
+                raise InvalidValue(field, value, "finite numbers, at least one, at every grid point")
+            if selection.metric_tensor and not bool(torch.isfinite(volume_element(stage.metric)).all()):
+                raise InvalidValue("module", stage.name, "a stage whose metric tensor is finite at every grid point")
+            if stage.name == OUTPUT:
+                kept[OUTPUT] = stage.features
+            yield stage
+
+    profile = stage_profile(measurable(), part.metrics(selection.stage_metrics))
+    outputs = kept[OUTPUT]
+    truth = None if targets is None else _shaped(targets, outputs)
+    scores = {} if truth is None else _errors(outputs, truth, part)
+    if part.needing_holdout is not False and bool(part.held_out.any()):
+        positions = torch.stack([own.position(points[:, k]) for k, own in enumerate(part.grid.factors)], dim=1)
+        if selection.kernels:
+            scores |= _kernels(outputs, positions, part)
+        if selection.superposition:
+            scores |= _superposition(runner, part, outputs, truth, points, positions)
+    return profile, scores
+
+
+def _errors(outputs: Tensor, targets: Tensor, part: Part) -> dict[str, Any]:
+    """Squared errors at each point and averaged over kept and held-out points, also relative to the mean target's."""
+    truth, mask = targets.cpu().double(), part.held_out
+    error = squared_error(outputs.cpu().double(), truth)
+    constant = squared_error(truth[~mask].mean(dim=0).expand_as(truth), truth)
+    scores: dict[str, Any] = {"error": (part.grid.names, error.reshape(part.grid.shape).numpy())}
+    regions = {"id": ~mask} | ({"ood": mask} if bool(mask.any()) else {})
+    for region, points_in in regions.items():
+        scores[f"{region}_error"] = ((), error[points_in].mean().item())
+        scores[f"{region}_over_mean"] = ((), (error[points_in].mean() / constant[points_in].mean()).item())
+    return scores
+
+
+def _kernels(outputs: Tensor, positions: Tensor, part: Part) -> dict[str, Any]:
+    """Agreement of the outputs' Gram matrix with theoretical kernels."""
+    gram = gram_matrix(outputs.cpu())
+    agreement = kernel_agreement(gram, positions.cpu(), part.held_out, permutations=PERMUTATIONS)
+    return {
+        "kernel_agreement": ("kernel", [value.item() for value in agreement.agreement.values()]),
+        "kernel": ("kernel", list(agreement.agreement)),
+        "kernel_p": ((), agreement.p_value.item()),
+    }
+
+
+def _superposition(
+    runner: Runner, part: Part, outputs: Tensor, targets: Tensor | None, points: Tensor, positions: Tensor
+) -> dict[str, Any]:
+    """Superposition scores: of memorised outputs for any module, of averaged codes if each factor has its own code."""
+    subject, held_out, averaged = runner.subject, part.held_out.to(points.device), None
+    background, encoding = subject.background, subject.encoding
+    if isinstance(encoding, Encoding) and runner.rows.how != "whole":
+        sizes, codes = [encoding.size(factor) for factor in subject.grid.factors], runner.stages.encode(points)
+        averaged = averaged_prediction(
+            lambda inputs: runner.outputs(inputs) - background, codes[held_out], sizes, codes[~held_out]
+        )
+    truth = None if targets is None else targets - background
+    scores = superposition_scores(outputs - background, positions, held_out, truth=truth, averaged=averaged)
+    return {
+        "superposition": ("prediction", [value.item() for value in scores.values()]),
+        "prediction": ("prediction", list(scores)),
+    }
+
+
+def _shaped(targets: Tensor, outputs: Tensor) -> Tensor:
+    """The targets in the shape of the outputs."""
+    if targets.numel() != outputs.numel():
+        raise InvalidValue("targets", tuple(targets.shape), f"{tuple(outputs.shape)} numbers, a row per grid point")
+    return targets.to(outputs).reshape(outputs.shape)
+
+
+# -- all parts together ------------------------------------------------------------------------------------------------
+
+
+def _averaged_scores(scores: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Scores of the outputs averaged over sub-grids, with standard errors; others are those of the first sub-grid."""
+    combined: dict[str, Any] = {}
+    for own in scores:
+        combined = {**own, **combined}
+    for name in AVERAGED if len(scores) > 1 else ():
+        if name in combined:
+            values = torch.tensor([own[name][1] for own in scores if name in own], dtype=torch.float64)
+            _add_estimate(combined, name, repeated_estimate(values), combined[name][0])
+    return combined
+
+
+def _sampled_errors(runner: Runner, plan: Plan) -> dict[str, Any]:
+    """Errors of each region, and relative to a constant output, from the sampled points; none for a whole grid.
+
+    Targets are read twice, for their mean and for the errors, so that few of them are in memory at a time.
+    """
+    subject, drawn = runner.subject, plan.points
+    if subject.targets is None or drawn is None:
+        return {}
+
+    def target_rows(indices: Tensor) -> Tensor:
+        rows = subject.target_rows(indices)
+        assert rows is not None
+        return rows.cpu().double().flatten(1)
+
+    inside = subject.held_out[drawn]
+    kept = drawn[~inside]
+    sums = (target_rows(indices).sum(dim=0) for indices in chunks(kept, ROWS_AT_ONCE))
+    mean = reduce(torch.add, sums) / len(kept)
+    errors, constants = [], []
+    for indices in chunks(drawn, ROWS_AT_ONCE):
+        codes = runner.stages.encode(runner.values(subject.grid.rows(indices)))
+        outputs, truth = runner.outputs(codes).cpu().double(), target_rows(indices)
+        errors.append(squared_error(outputs, _shaped(truth, outputs)))
+        constants.append(squared_error(mean.expand_as(truth), truth))
+    error, constant = torch.cat(errors), torch.cat(constants)
+    scores: dict[str, Any] = {}
+    population = ~subject.held_out if plan.present is None else plan.present & ~subject.held_out
+    is_sample = len(drawn) < int((population | subject.held_out).sum())
+    for region, here, mask in (("id", ~inside, population), ("ood", inside, subject.held_out)):
+        if count := int(mask.sum()):
+            estimates = {
+                f"{region}_error": mean_estimate(error[here], count),
+                f"{region}_over_mean": ratio_estimate(error[here], constant[here], count),
+            }
+            for name, estimate in estimates.items():
+                _add_estimate(scores, name, estimate, with_error=is_sample)
+    return scores
+
+
+def _add_estimate(
+    scores: dict[str, Any], name: str, estimate: Estimate, dims: str | tuple[()] = (), *, with_error: bool = True
+) -> None:
+    scores[name] = (dims, estimate.value.tolist())
+    if with_error:
+        scores[f"{name}{SUFFIX}"] = (dims, estimate.standard_error.tolist(), estimate.error_attributes(name))
+
+
+def _dataset(
+    subject: Subject, plan: Plan, profile: StageProfile, scores: dict[str, Any], geometry: Geometry, notes: list[str]
+) -> Diagnosis:
+    """The labelled Dataset; maps are those of the first part."""
+    columns, grid, held_out = STAGE_METRICS.columns(), plan.parts[0].grid, plan.parts[0].held_out
+    method = {"metric": geometry.method, "metric_reason": geometry.reason}
+    needing_metric = {
+        column.name
+        for metric in STAGE_METRICS.values() if Need.METRIC in metric.needs
+        for column in metric.columns
+    }  # fmt: skip
+    variables = {}
+    for name, values in profile.columns.items():
+        dims, stacked = ("stage", *columns[name].dims), np.stack([value.cpu().numpy() for value in values])
+        if "point" in dims:  # one axis per factor instead
+            at = dims.index("point")
+            dims = (*dims[:at], *grid.names, *dims[at + 1 :])
+            stacked = stacked.reshape(*stacked.shape[:at], *grid.shape, *stacked.shape[at + 1 :])
+        attributes = {"description": columns[name].description} | (method if name in needing_metric else {})
+        variables[name] = (dims, stacked, attributes)
+    names = grid.names
+    labels: dict[str, Any] = {"stage": profile.stages, "factor": list(names), "other_factor": list(names)}
+    labels |= {factor.name: factor.values.numpy() for factor in grid.factors}
+    data = {**variables, **scores, "held_out": (names, held_out.reshape(grid.shape).numpy())}
+    about: dict[str, Any] = {**method, "notes": "\n".join(notes)}
+    summary = HoldoutSummary.of(subject.held_out, subject.grid, plan.present)
+    about |= {"holdout": str(summary)} if summary.held_out else {}
+    about |= {"left_out": json.dumps(profile.left_out)} if profile.left_out else {}
+    about |= {} if plan.points is None else {SAMPLED: len(plan.points)}
+    return Diagnosis(data, coords=labels, attrs=about).with_marker_auroc()

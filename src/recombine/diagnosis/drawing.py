@@ -1,4 +1,4 @@
-"""Figures of a diagnosis: maps per stage over a plane of the grid, and how metrics change along the stages."""
+"""Figures of a diagnosis: maps of each stage over a plane of the grid, and metrics along the stages."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from recombine.metrics.registry import STAGE_METRICS
 from recombine.panels import extent_of, outline, styled
 
 LONGEST = 26
-"""Characters of a stage's label."""
+"""Maximum length of a stage's label."""
 LOWEST = -1.0
-"""R² on held-out points has no lower end; no other number drawn is negative."""
+"""Lowest value drawn: R² on held-out points has no lower bound; no other metric is negative."""
 CHARACTERS = 10
-"""Characters of a title that an inch holds; of a note, whose letters are smaller, half as many again."""
+"""Characters of a title per inch; notes, in smaller type, have half as many more."""
 VOLUME = "volume"
-"""The column that is drawn as a logarithm."""
+"""The column that is drawn on a logarithmic scale."""
 NEAR = 1e-6
-"""Share of a factor's range by which a value may differ from the one that is meant."""
+"""Tolerance for values of a factor, relative to its range."""
 SHOWN = 12
-"""Values that a message lists."""
+"""Number of values that a message lists."""
 TICKS = 6
-"""Values at most that stand along an axis whose values are not evenly spaced."""
+"""Maximum number of ticks on an axis whose values are not evenly spaced."""
 
 
 def plane_figure(
@@ -39,15 +39,15 @@ def plane_figure(
     plane: Sequence[str] | None = None,
     at: Mapping[str, float] | None = None,
 ) -> Figure:
-    """A column over a plane of the grid, one panel per stage; other factors are fixed by `at`, or averaged.
+    """Draw a column over a plane of the grid, one panel per stage; other factors are fixed by `at` or averaged over.
 
-    Every panel has its own colours; of the volume element log10 is drawn. The outline is
-    around cells of which any point is held out.
+    Each panel has its own colour scale; the volume element is drawn as log10. Cells with any held-out point are
+    outlined.
     """
     dims = {"stage", *result["held_out"].dims}
     drawable = [str(name) for name, values in result.data_vars.items() if {*values.dims} == dims]
     if column not in drawable:
-        raise InvalidValue("column", column, f"a variable with a number per stage and grid point ({listed(drawable)})")
+        raise InvalidValue("column", column, f"a variable with one value per stage and grid point ({listed(drawable)})")
     (across, upward), fixed, averaged = plane_through(result, plane, at)
     chosen = result[[column, "held_out"]].sel(fixed)
     values = chosen[column]
@@ -71,7 +71,7 @@ def plane_figure(
                 outline(ax, held_out, x, y)
                 figure.colorbar(image, ax=ax, shrink=0.8)
             else:
-                words = "0 everywhere" if bool((result[column][index] == 0).all()) else "no number"
+                words = "0 everywhere" if bool((result[column][index] == 0).all()) else "not finite"
                 ax.text(0.5, 0.5, words, transform=ax.transAxes, ha="center", va="center")
             ax.set_title(_literal(label), fontsize=8)
             if index % columns == 0:
@@ -88,7 +88,7 @@ def plane_figure(
 
 
 def _even(ax: Axes, values: np.ndarray, axis: str) -> np.ndarray:
-    """Evenly spaced places of values along an axis: their own where they are, else their numbers, with labels."""
+    """Evenly spaced coordinates of values along an axis: the values themselves, or their ranks with labelled ticks."""
     steps = np.diff(values)
     if len(steps) < 2 or np.allclose(steps, steps[0]):
         return values
@@ -99,10 +99,10 @@ def _even(ax: Axes, values: np.ndarray, axis: str) -> np.ndarray:
 
 
 def profile_figure(result: xarray.Dataset) -> Figure:
-    """Columns of the registered metrics by stage, one panel above the other; a panel without numbers is left out."""
+    """Draw metrics along the stages, in one panel for each group of columns that the result has."""
     labels, prefix = stage_labels([str(stage) for stage in result["stage"].values])
     panels: dict[str, dict[str, str]] = {}
-    for column in STAGE_METRICS.columns():
+    for column in STAGE_METRICS.columns().values():
         if column.panel and column.name in result:
             panels.setdefault(column.panel, {})[column.line or column.name] = column.name
     width = 2.6 + max(3.2, 0.34 * len(labels))
@@ -124,7 +124,7 @@ def profile_figure(result: xarray.Dataset) -> Figure:
 
 
 def _line(ax: Axes, values: xarray.DataArray, label: str) -> None:
-    """A curve over the stages; what lies below the lowest number drawn is an arrow."""
+    """Draw a curve over the stages, with arrows for values below the lowest value drawn."""
     heights = (values.mean("factor") if "factor" in values.dims else values).values
     (line,) = ax.plot(np.maximum(heights, LOWEST), marker="o", markersize=4, label=label)
     if (below := np.flatnonzero(heights < LOWEST)).size:
@@ -134,7 +134,7 @@ def _line(ax: Axes, values: xarray.DataArray, label: str) -> None:
 
 
 def stage_labels(stages: list[str]) -> tuple[list[str], str]:
-    """Short labels of the stages, and the path in front of all of them that was taken off."""
+    """Short labels of the stages, and the common prefix of their paths that was removed."""
     inner = [stage for stage in stages if stage not in ("input", "output")]
     levels = [stage.split(".")[:-1] for stage in inner]
     shared = takewhile(lambda level: len(set(level)) == 1, zip(*levels, strict=False)) if len(inner) > 1 else ()
@@ -150,28 +150,28 @@ def _annotate(figure: Figure, title: str, result: xarray.Dataset, prefix: str, w
     figure.suptitle(_literal(heading), fontsize=10)
     notes = str(result.attrs.get("notes", "")).splitlines()
     if prefix:
-        notes.append(f'names of stages are shown without the "{prefix}" that they have in common')
+        notes.append(f'stages are shown without their common prefix "{prefix}"')
     lines = [line for note in notes for line in textwrap.wrap(note, int(1.5 * width * CHARACTERS))]
     if lines:
         figure.supxlabel(_literal("\n".join(lines)), fontsize=7, x=0.01, ha="left", color="0.3")
 
 
 def _literal(text: str) -> str:
-    """A text as matplotlib draws it letter by letter: between two bare dollars it reads formulas."""
+    """The text with dollar signs escaped, between which matplotlib would typeset mathematics."""
     return text.replace("$", r"\$")
 
 
 def plane_through(
     result: xarray.Dataset, plane: Sequence[str] | None = None, at: Mapping[str, float] | None = None
 ) -> tuple[list[str], dict[str, float], list[str]]:
-    """The factors along x and y, values of those that are fixed, and the factors that are averaged.
+    """The factors along x and y, the values of fixed factors, and the factors that are averaged over.
 
-    Of a sampled grid a factor is fixed at the nearest value that was drawn.
+    In a sampled grid, a factor is fixed at the nearest sampled value.
     """
     values = {str(name): result[name].values for name in result["held_out"].dims}
     factors = list(values)
     if len(factors) < 2:
-        raise InvalidValue("plane", plane, f"left out: it takes two factors, and the grid has {listed(factors)}")
+        raise InvalidValue("plane", plane, f"omitted: a plane needs two factors, and the grid has {listed(factors)}")
     names = factors[:2] if plane is None else list(plane) if not isinstance(plane, str) else [plane]
     if len(names) != 2 or names[0] == names[1] or not set(names) <= set(factors):
         raise InvalidValue("plane", plane, f"two different factors of {listed(factors)}")

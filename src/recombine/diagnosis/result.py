@@ -1,4 +1,4 @@
-"""The result of a diagnosis: one labelled Dataset."""
+"""The result of a diagnosis: one labelled Dataset with a summary."""
 
 from __future__ import annotations
 
@@ -8,52 +8,50 @@ from functools import cache
 from importlib.metadata import entry_points
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import xarray
-from torch import Tensor
 
-from recombine.diagnosis.derivatives import Geometry
-from recombine.diagnosis.sampling import SUFFIX
-from recombine.factors import FactorGrid
-from recombine.holdouts import HoldoutSummary
-from recombine.metrics.registry import STAGE_METRICS, Need, StageProfile
+from recombine.metrics.registry import STAGE_METRICS
+from recombine.metrics.sampling import SUFFIX
+from recombine.version import PAPERS
 
 OUTPUT_SCORES = (
     "id_error", "ood_error", "id_over_mean", "ood_over_mean", "kernel_agreement", "kernel_p", "superposition",
 )  # fmt: skip
 """Scores of the outputs that the summary shows."""
 FAILING = 0.5
-"""Error over that of the mean kept target from which on outputs count as wrong."""
-DOES_NOT_COMPOSE = "advice: the kept targets are learnt, the held-out error is large"
+"""Error relative to that of the mean kept target above which outputs count as wrong."""
 SAMPLED = "points"
-"""Attribute of a result whose grid was sampled: of how many points."""
-PAPERS, MARKER_AUROC = "recombine.papers", "marker_auroc.json"
-"""Entry points of papers, and the file in a paper's package with AUROCs."""
-TELLING = "telling"
-"""Attribute that holds the record of AUROCs (`packaged`), as JSON."""
+"""Attribute with the number of sampled points, if the grid was sampled."""
+MARKER_AUROC = "marker_auroc.json"
+"""File in a paper's package with AUROCs."""
+RECORD = "telling"
+"""Attribute that holds the record of AUROCs (`packaged`), as JSON; the name is that of stored results."""
 AUROC_MEANING = (
-    "AUROC: how well the number has told composing from failing networks of architectures that it was not chosen on "
-    "(0.5: not at all, 1: always); ↑ composing networks have more of it, ↓ less; fall: of its fall along the stages"
+    "AUROC: how well the metric separates networks that compose from those that do not, on architectures that it was "
+    "not selected on (0.5: chance, 1: perfectly); ↑ composing networks have higher values, ↓ lower; fall: its fall "
+    "along the stages"
 )
 OTHER_NAMES = frozenset({"stage", "factor", "other_factor", "kernel", "prediction", "held_out", "error"})
 
 
 def reserved_names() -> frozenset[str]:
     """Names of variables and dimensions in a diagnosis, which a factor cannot have."""
-    own = {name for column in STAGE_METRICS.columns() for name in (column.name, *column.dims)} - {"point"}
-    errors = {f"{name}{SUFFIX}" for name in (*OUTPUT_SCORES, *(column.name for column in STAGE_METRICS.columns()))}
-    return OTHER_NAMES | {*OUTPUT_SCORES} | own | errors
+    columns = STAGE_METRICS.columns()
+    dims = {dim for column in columns.values() for dim in column.dims} - {"point"}
+    errors = {f"{name}{SUFFIX}" for name in (*OUTPUT_SCORES, *columns)}
+    return OTHER_NAMES | {*OUTPUT_SCORES, *columns} | dims | errors
 
 
 class Diagnosis(xarray.Dataset):
-    """A Dataset with a summary for a terminal, and what must be known to read its numbers.
+    """A Dataset of measurements, with a summary for the terminal.
 
     Parameters
     ----------
     data_vars
-        Measurements; as of any Dataset.
+        Measurements, as in any Dataset.
     coords
         Stages, factors and their values.
     attrs
@@ -74,27 +72,27 @@ class Diagnosis(xarray.Dataset):
 
     @property
     def notes(self) -> list[str]:
-        """What was done to the module's rows, and which parts were left out."""
+        """How examples were batched, which submodules were left out, and what was sampled."""
         return str(self.attrs.get("notes", "")).splitlines()
 
     @property
     def left_out(self) -> dict[str, str]:
-        """Metrics that are not here, each with what it needs and this module, or its grid, does not have."""
+        """Metrics that could not be measured, each with the need that was not fulfilled."""
         return dict(json.loads(self.attrs.get("left_out", "{}")))
 
     def draw(
         self, plane: Sequence[str] | None = None, at: Mapping[str, float] | None = None, column: str = "volume"
     ) -> Any:
-        """A map of every stage over a plane through the grid.
+        """Draw a map of every stage over a plane through the grid.
 
         Parameters
         ----------
         plane
-            Two factors by name, along x and along y; the first two by default.
+            Names of the factors along x and y. Default: the first two.
         at
-            Values of other factors, as `{"shape": 0}`; factors that are left out are averaged.
+            Values of other factors, such as `{"shape": 0}`; factors without one are averaged over.
         column
-            A variable with a number per grid point; of `volume` the logarithm is drawn.
+            A variable with one value per stage and grid point; `volume` is drawn on a logarithmic scale.
 
         Returns
         -------
@@ -107,43 +105,66 @@ class Diagnosis(xarray.Dataset):
 
     @property
     def marker_auroc(self) -> dict[str, Any]:
-        """AUROCs of the numbers as markers of composing networks (`packaged`); empty where they are not known."""
-        return dict(json.loads(self.attrs.get(TELLING, "{}")))
+        """AUROCs of the metrics as markers of composing networks (`packaged`); empty if none are known."""
+        return dict(json.loads(self.attrs.get(RECORD, "{}")))
+
+    def with_marker_auroc(self) -> Self:
+        """The result with the AUROCs of its variables (`packaged`) in its attributes."""
+        known = packaged()
+        names = {f"{name}{case}" for name in self.data_vars for case in self._cases(str(name))}
+        scores = {name: score for name, score in known.get("numbers", {}).items() if name in names}
+        if not scores:
+            return self
+        result = self.assign_attrs({RECORD: json.dumps({**known, "numbers": scores})})
+        for name, score in scores.items():
+            if name in result:
+                higher = "composing networks" if score["higher"] else "failing networks"
+                result[name].attrs.update(
+                    auroc=score["auroc"], auroc_low=score["low"], auroc_high=score["high"],
+                    auroc_meaning=f"{higher} have higher values, most clearly at: {score['position']}",
+                )  # fmt: skip
+        return result
+
+    def _cases(self, name: str) -> list[str]:
+        """Suffixes of a score's values in summaries: its labels, or an empty one for a single number."""
+        dims = self[name].dims
+        return [f" {case}" for case in self[dims[0]].values] if name in OUTPUT_SCORES and dims else [""]
 
     @property
     def advice(self) -> list[str]:
-        """What composed on the paper's task, for a module that learnt the kept targets and fails on held-out ones."""
+        """What made networks compose on the paper's task, if this one learnt its training targets but does not."""
         tried = self.marker_auroc.get("advice", [])
         kept, held_out = self._errors_over_mean
         if not tried or not kept < FAILING <= held_out:
             return []
-        return [f"{DOES_NOT_COMPOSE}, {held_out:.2g} times that of the mean kept target; to try:", *tried]
+        error = f"{held_out:.2g} times that of the mean kept target"
+        return [f"advice: the kept targets are learnt, the held-out error is large, {error}; to try:", *tried]
 
     @property
     def outcome(self) -> str:
-        """Whether the module composes, in a sentence; empty without targets and a hold-out."""
+        """A sentence that says whether the module composes; empty without targets or a hold-out."""
         kept, held_out = self._errors_over_mean
         if np.isnan(kept + held_out):
             return ""
         if not kept < FAILING:
-            return f"not learnt: the error of kept targets is {kept:.2g} times that of their mean"
+            return f"not learnt: the error on kept targets is {kept:.2g} times that of their mean"
         return "does not compose" if held_out >= FAILING else f"composes: held-out error {held_out:.2g} of the mean's"
 
     @property
     def _errors_over_mean(self) -> tuple[float, float]:
-        """Errors of kept and held-out targets, over that of the mean kept target."""
+        """Errors on kept and held-out targets, relative to that of the mean kept target."""
         kept, held_out = (float(self[own]) if own in self else np.nan for own in ("id_over_mean", "ood_over_mean"))
         return kept, held_out
 
     def summary_table(self) -> dict[str, list[str]]:
-        """Headings, each with one cell per stage; where AUROCs are known, one more row with them."""
+        """The cells of each column of the summary: one per stage, and one for the AUROC if any is known."""
         cells, scores = {"stage": [str(name) for name in self["stage"].values]}, dict[str, str]()
         record = self.marker_auroc
-        for column in STAGE_METRICS.columns():
+        for column in STAGE_METRICS.columns().values():
             if column.heading and column.name in self:
                 inner = [dim for dim in self[column.name].dims if dim != "stage"]
                 cells[column.heading] = self._cells(column.name, column.form, column.form, inner)
-                scores[column.heading] = _short(record, column.name)
+                scores[column.heading] = _auroc(record, column.name)
         if any(scores.values()):
             cells["stage"].append("AUROC")
             for heading, score in scores.items():
@@ -151,14 +172,12 @@ class Diagnosis(xarray.Dataset):
         return cells
 
     def summary_lines(self) -> list[str]:
-        """Scores of the outputs, what was held out, how the metric was computed, AUROCs, and notes."""
+        """The lines below the table: scores of the outputs, hold-out, how it was measured, AUROCs, advice and notes."""
         lines, record = [], self.marker_auroc
         for name in OUTPUT_SCORES:
             if name in self:
-                scores = self[name]
-                cases = [""] if scores.ndim == 0 else [f" {case}" for case in scores[scores.dims[0]].values]
-                for case, text in zip(cases, self._cells(name, ".3g", ".2g"), strict=True):
-                    score = _short(record, f"{name}{case}")
+                for case, text in zip(self._cases(name), self._cells(name, ".3g", ".2g"), strict=True):
+                    score = _auroc(record, f"{name}{case}")
                     lines.append(f"{name}{case}: {text}" + (f" (AUROC {score})" if score else ""))
         lines += [f"hold-out: {self.attrs['holdout']}"] if "holdout" in self.attrs else []
         method = metric_method(self)
@@ -168,9 +187,9 @@ class Diagnosis(xarray.Dataset):
         return [*lines, *self.advice, *(f"note: {note}" for note in self.notes)]
 
     def _cells(self, name: str, form: str, error_form: str, averaged: Sequence[Any] = ()) -> list[str]:
-        """Numbers of a variable, where it is sampled with half-widths of their 95 % intervals.
+        """The values of a variable as strings, with half-widths of their 95 % intervals if it is sampled.
 
-        Of a mean over factors the mean half-width, which its own does not exceed.
+        The half-width of a mean over factors is at most the mean half-width, which is shown.
         """
         texts = ["–" if np.isnan(own) else f"{own:{form}}" for own in np.atleast_1d(self[name].mean(averaged).values)]
         if f"{name}{SUFFIX}" not in self:
@@ -181,7 +200,7 @@ class Diagnosis(xarray.Dataset):
         return [text if np.isnan(width) else f"{text} ± {width:{error_form}}" for text, width in both]
 
     def summary(self) -> str:
-        """One line per stage, then scores of the outputs, how the metric was computed, and notes."""
+        """A table with one line per stage, followed by `summary_lines`."""
         columns = self.summary_table()
         widths = {name: max(len(name), *map(len, cells)) for name, cells in columns.items()}
         lines = ["  ".join(f"{name:>{width}}" for name, width in widths.items())]
@@ -195,97 +214,25 @@ def metric_method(result: xarray.Dataset) -> str:
     return ", ".join(filter(None, (result.attrs.get("metric"), result.attrs.get("metric_reason"))))
 
 
-def dataset(
-    profile: StageProfile,
-    output_scores: dict[str, Any],
-    grid: FactorGrid,
-    mask: Tensor,
-    geometry: Geometry,
-    notes: list[str],
-    points: int | None = None,
-    holdout: HoldoutSummary | None = None,
-) -> Diagnosis:
-    """The labelled Dataset; variables that depend on the metric tensor say how it was computed.
-
-    `points` says of how many points of a larger grid, and `holdout` what is held out of all of it.
-    """
-    columns = {column.name: column for column in STAGE_METRICS.columns()}
-    method = {"metric": geometry.method, "metric_reason": geometry.reason}
-    of_the_metric = {
-        column.name
-        for metric in STAGE_METRICS.values() if Need.METRIC in metric.needs
-        for column in metric.columns
-    }  # fmt: skip
-    record = packaged()
-    known_scores = record.get("numbers", {})
-    scores = {n: known_scores[n] for n in (*profile.columns, *_cases(output_scores)) if n in known_scores}
-    record = {**record, "numbers": scores} if scores else {}
-    variables = {}
-    for name, values in profile.columns.items():
-        dims, stacked = ("stage", *columns[name].dims), np.stack([value.cpu().numpy() for value in values])
-        if "point" in dims:  # one axis per factor instead
-            at = dims.index("point")
-            dims = (*dims[:at], *grid.names, *dims[at + 1 :])
-            stacked = stacked.reshape(*stacked.shape[:at], *grid.shape, *stacked.shape[at + 1 :])
-        attributes = {"description": columns[name].description} | (method if name in of_the_metric else {})
-        variables[name] = (dims, stacked, attributes | _auroc_attributes(record, name))
-    names = grid.names
-    coords = {factor.name: factor.values.numpy() for factor in grid.factors}
-    labels = {"stage": profile.stages, "factor": list(names), "other_factor": list(names), **coords}
-    data = {**variables, **output_scores, "held_out": (names, mask.reshape(grid.shape).numpy())}
-    known = {TELLING: json.dumps(record)} if record else {}
-    summary = holdout or HoldoutSummary.of(mask, grid)
-    known |= {"holdout": str(summary)} if summary.held_out else {}
-    more: dict[str, Any] = {"left_out": json.dumps(profile.left_out)} if profile.left_out else {}
-    more |= {} if points is None else {SAMPLED: points}
-    return Diagnosis(data, coords=labels, attrs={**method, "notes": "\n".join(notes), **known, **more})
-
-
-def _cases(output_scores: dict[str, Any]) -> list[str]:
-    """Names of the scores of the outputs, each with its case where it has some."""
-    names = []
-    for name in OUTPUT_SCORES:
-        if name in output_scores:
-            dims = output_scores[name][0]
-            cases = output_scores[dims][1] if isinstance(dims, str) else [""]
-            names += [f"{name} {case}".strip() for case in cases]
-    return names
-
-
-# -- AUROCs of numbers -------------------------------------------------------------------------------------------------
-
-
 @cache
 def packaged() -> dict[str, Any]:
-    """The AUROCs that an installed paper comes with, as `recombine report FOLDER --marker-auroc FILE` writes them.
+    """The AUROCs of metrics that an installed paper ships, as written by `recombine report FOLDER --marker-auroc FILE`.
 
-    By name in a diagnosis (with its case, as `superposition memorised`), `auroc` with the ends of its 95 % interval,
-    whether composing networks have the `higher` numbers, and the `position` where that shows best; `fall` is true where
-    that is the number's fall from first hidden stage to output.
+    `numbers` holds, by variable name (with its case, as in `superposition memorised`), the `auroc` with the `low` and
+    `high` ends of its 95 % interval, whether composing networks have `higher` values, and the `position` where the
+    difference is clearest; `fall` is true if the marker is the fall from the first hidden stage to the output.
     """
     for entry in entry_points(group=PAPERS):
-        found = find_spec(entry.module)  # imports the package above it only, not the paper
-        for folder in (found.submodule_search_locations or []) if found else []:
+        module = find_spec(entry.module)  # imports only the parent package, not the paper
+        for folder in (module.submodule_search_locations or []) if module else []:
             path = Path(folder, MARKER_AUROC)
             if path.is_file():
                 return dict(json.loads(path.read_text(encoding="utf-8")))
     return {}
 
 
-def _auroc_attributes(record: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """Attributes of a variable: its AUROC with interval, and which networks have the higher numbers and where."""
-    score = record.get("numbers", {}).get(name)
-    if score is None:
-        return {}
-    more = "composing networks" if score["higher"] else "failing networks"
-    return {
-        "auroc": score["auroc"], "auroc_low": score["low"], "auroc_high": score["high"],
-        "auroc_meaning": f"{more} have the higher numbers, most plainly at: {score['position']}",
-    }  # fmt: skip
-
-
-def _short(record: Mapping[str, Any], name: str) -> str:
-    """An AUROC and its direction, as `0.62 ↓`; empty for a number that has none."""
+def _auroc(record: Mapping[str, Any], name: str) -> str:
+    """An AUROC with its direction, such as `0.62 ↓`; empty if it is not known."""
     score = record.get("numbers", {}).get(name)
     if score is None:
         return ""

@@ -1,18 +1,25 @@
-"""How somebody's module is run: left exactly as it was, differentiable where it can be, its rows as they need it.
+"""Running a user's module: its state restored afterwards, its examples batched as it allows, its derivatives checked.
 
-The same few rows are run twice, and each of them alone. A module that draws random numbers in evaluation mode is run a
-row at a time with the same random numbers for every row, which makes it one function. A module whose outputs depend on
-other examples in the batch (batch statistics, a softmax over the batch) is run a row at a time; where it takes no
-single row, the whole grid is one batch.
+A few examples are run twice, and each of them alone. A module that draws random numbers in evaluation mode is run one
+example at a time with the same random numbers for every example, which makes it a function. A module whose outputs
+depend on other examples in the batch (batch statistics, a softmax over the batch) is run one example at a time; if it
+does not accept a single example, the whole grid is one batch.
+
+Derivatives are exact for all stages of a result or for none, so that stages can be compared. They are not used if torch
+has none, if a stage varies over the grid while its exact metric is 0 (`detach`, numpy, inference mode, integers), or if
+the derivative that a module reports is not that of its activations (`detach` in one branch, straight-through
+estimators), which small steps at a few points off the grid reveal.
 """
 
 from __future__ import annotations
 
+import math
 import random
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from textwrap import shorten
 from typing import Literal
 
 import numpy as np
@@ -23,34 +30,56 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.modules.lazy import LazyModuleMixin
 from torch.nn.parallel import DistributedDataParallel
 
-from recombine.diagnosis.hooks import (
-    MODULE_OUTPUT,
+from recombine.diagnosis.stages import (
     OUTPUT,
     Forward,
-    Layout,
+    ModuleStages,
     activations,
-    module_reader,
-    output_rows,
+    module_stages,
+    spread,
     stage_name,
     without_autocast,
 )
-from recombine.diagnosis.stages import module_parts, spread
+from recombine.diagnosis.subject import Subject
 from recombine.errors import InvalidValue, listed
-from recombine.metrics.stages import FEWEST, Encode, Reader, Tap, flat, stage_sizes
+from recombine.factors import FactorGrid
+from recombine.metrics.stages import (
+    FEWEST,
+    Reader,
+    Tap,
+    features,
+    flat,
+    metric_tensor,
+    precision,
+    stage_jacobians,
+    stage_sizes,
+)
+from recombine.training.devices import arithmetic
 
 SHARDED = ("DTensor", "FlatParameter")
-"""Parameters of which each process has a part."""
+"""Types of parameters that are distributed over processes."""
 ROWS_AT_ONCE = 64
-"""Rows that a module is given at a time where nothing says how large they are."""
+"""Batch size where the memory that a row needs is not known."""
 SEED = 0
-"""Of the random numbers that every row is run with where a module draws some."""
+"""Seed of the random numbers that every row is run with if a module draws some."""
+CHECKED = ((0.27, 0.61, 0.44), (0.72, 0.36, 0.58), (0.53, 0.19, 0.83))
+"""Points at which derivatives are checked, as fractions of the factors' ranges: off the grid, where codes may have
+kinks."""
+MISMATCH = 0.02
+"""Relative difference between a derivative and small steps that is allowed beyond rounding."""
+STEPS = (1.0, 1 / 8, 1 / 64)
+"""Relative step sizes; a derivative must agree at one of them, since a longer step may cross kinks or whole periods."""
+ROUNDING = 0.05
+"""Largest relative rounding error at which one of the shorter steps is informative."""
+EXACT, DIFFERENCES = "exact", "finite differences"
+MIXED = "outputs depend on other examples in the batch"
 
 
-# -- contexts ----------------------------------------------------------------------------------------------------------
+# -- the module, restored afterwards -----------------------------------------------------------------------------------
 
 
 def uncompiled(module: nn.Module) -> nn.Module:
-    """The module that `torch.compile` wrapped, or the module itself."""
+    """The module inside `torch.compile`, or the module itself."""
     inner = getattr(module, "_orig_mod", None)
     return inner if isinstance(inner, nn.Module) else module
 
@@ -65,22 +94,51 @@ def unwrapped(module: nn.Module) -> nn.Module:
 
 
 def refuse_unfinished(module: nn.Module) -> None:
-    """Refuse lazy layers, which running would give their shape for good, and weights that are sharded."""
+    """Refuse lazy layers, whose shape the first run would fix, and sharded weights."""
     for name, part in module.named_modules():
         if isinstance(part, LazyModuleMixin) and part.has_uninitialized_params():  # type: ignore[misc]
-            allowed = "a module whose lazy layers have their shapes: run it once on an input of yours"
-            raise InvalidValue("module", f"{type(part).__name__} {name}".strip(), allowed)
+            required = "a module whose lazy layers are initialized: run it once on one of your inputs"
+            raise InvalidValue("module", f"{type(part).__name__} {name}".strip(), required)
     for name, weight in module.named_parameters():
         if type(weight).__name__ in SHARDED:
-            raise InvalidValue("module", name, "a module whose weights are whole in this process, not sharded (FSDP)")
+            raise InvalidValue("module", name, "a module with all its weights in this process, not sharded (FSDP)")
 
 
 @contextmanager
-def as_called(module: nn.Module, device: torch.device) -> Iterator[Forward]:
-    """A function that runs the module under the caller's autocast; outside it measurements have full precision.
+def running(subject: Subject, grid: FactorGrid, stages: Sequence[str] | None, memory: int) -> Iterator[Runner]:
+    """A context in which a subject's module runs in evaluation mode; `grid` is used to find out how it must be run."""
+    module = uncompiled(subject.module)
+    refuse_unfinished(module)
+    weight = next((p for p in (*module.parameters(), *module.buffers())), torch.empty(0))
+    device, dtype = weight.device, weight.dtype if weight.is_floating_point() else torch.float32
 
-    Inference mode, which has no forward-mode derivatives, is left for the time.
-    """
+    def encode(values: Tensor) -> Tensor:
+        inputs = subject.inputs(values).clone()  # the module may work in place
+        return inputs.to(dtype) if inputs.is_floating_point() else inputs
+
+    strict = arithmetic("float32")  # the rounding of TF32 would hide the effect of small steps
+    with strict, _called_as_now(module, device) as forward, undisturbed(module), _differentiable(module):
+        points = grid.points.to(device, precision(device)).clone()
+        watched = module_stages(module, forward, encode, points, stages)
+        # allowed difference between two runs of the same rows, relative to a stage's largest activation
+        tolerance = max(watched.epsilon**0.5, 1e-3 if device.type == "cuda" else 0.0)
+        rows = _row_treatment(watched, spread(points, 5), tolerance)
+        if stages is None and watched.names:  # the last stage may be the output itself
+            few = activations(watched.read, points[:FEWEST])
+            if torch.equal(few[stage_name(watched.names[-1])], few[OUTPUT]):
+                watched.names.pop()
+        if rows.how == "whole":
+            needed = 4 * len(points) * 2 * sum(stage_sizes(watched.read, points).values())
+            if needed > memory:
+                required = f"at least {needed} for this module, which takes the grid as one batch"
+                raise InvalidValue("memory", memory, required)
+            memory = needed + 1  # enough for metrics to run the grid as one batch
+        yield Runner(subject, watched, rows, memory, device)
+
+
+@contextmanager
+def _called_as_now(module: nn.Module, device: torch.device) -> Iterator[Forward]:
+    """A function that runs the module under the caller's autocast, while metrics have full precision."""
     kind = device.type
     enabled = is_autocast_available(kind) and torch.is_autocast_enabled(kind)
     dtype = torch.get_autocast_dtype(kind) if enabled else None
@@ -89,26 +147,27 @@ def as_called(module: nn.Module, device: torch.device) -> Iterator[Forward]:
         with torch.autocast(kind, dtype=dtype):
             return module(inputs)
 
+    # inference mode has no forward-mode derivatives
     with torch.inference_mode(False), without_autocast(kind):
         yield forward if enabled else module
 
 
 @contextmanager
 def undisturbed(module: nn.Module) -> Iterator[None]:
-    """Evaluation mode inside; everything as it was afterwards."""
+    """A context in evaluation mode that restores the module and the random state afterwards."""
     parts = list(module.modules())
     flags = [part.training for part in parts]
     contents = [(buffer, buffer.clone()) for buffer in module.buffers()]
     attributes = [
         (held, dict(held))
-        for part in parts if not isinstance(part, torch.jit.ScriptModule)  # which keeps its state out of reach
+        for part in parts if not isinstance(part, torch.jit.ScriptModule)  # whose state cannot be reached
         for held in (part._parameters, part._buffers, part._modules, part.__dict__)
     ]  # fmt: skip
     tensors = (*module.parameters(), *module.buffers())
     devices = sorted({tensor.device.index or 0 for tensor in tensors if tensor.device.type == "cuda"})
     own_state, numpy_state = random.getstate(), np.random.get_state()  # noqa: NPY002
     with torch.random.fork_rng(devices=devices):
-        with suppress(NotImplementedError):  # an exported program keeps the mode that it was exported in
+        with suppress(NotImplementedError):  # an exported program keeps the mode in which it was exported
             module.eval()
         try:
             yield
@@ -127,18 +186,18 @@ def undisturbed(module: nn.Module) -> Iterator[None]:
 
 
 @contextmanager
-def differentiable(module: nn.Module) -> Iterator[None]:
-    """Without compiled code and the fused kernels that have no forward-mode derivative."""
+def _differentiable(module: nn.Module) -> Iterator[None]:
+    """A context without compiled code and without fused kernels that lack a forward-mode derivative."""
     recurrent = any(isinstance(part, nn.RNNBase) for part in module.modules())
     fast, onednn = torch.backends.mha.get_fastpath_enabled(), torch.backends.mkldnn.enabled
     torch.backends.mha.set_fastpath_enabled(False)
     try:
         with ExitStack() as stack:
-            if "torch._dynamo" in sys.modules:  # whoever compiled something has loaded it; loading takes seconds
+            if "torch._dynamo" in sys.modules:  # loaded by whoever compiled something; loading takes seconds
                 stack.enter_context(torch.compiler.set_stance("force_eager"))
             stack.enter_context(sdpa_kernel(SDPBackend.MATH))
             if recurrent:
-                # not by `mkldnn.flags`, which sets TF32 as well, and warns where there is none
+                # not by `mkldnn.flags`, which also sets TF32, and warns on machines without it
                 torch.backends.mkldnn.enabled = False  # type: ignore[assignment]
                 stack.enter_context(torch.backends.cudnn.flags(enabled=False))
             yield
@@ -147,7 +206,7 @@ def differentiable(module: nn.Module) -> Iterator[None]:
         torch.backends.mkldnn.enabled = onednn
 
 
-# -- rows --------------------------------------------------------------------------------------------------------------
+# -- batches -----------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -168,7 +227,7 @@ class Rows:
             for row in values.split(1):
                 if self.seeded:
                     _seed(row.device)
-                # a later layer may work in place
+                # a later layer may work in place, hence the copy
                 reader(row, lambda name, activation: stages.setdefault(name, []).append(activation.clone()))
             for name, parts in stages.items():
                 tap(name, torch.cat(parts))
@@ -177,7 +236,7 @@ class Rows:
 
 
 def _seed(device: torch.device) -> None:
-    """Start the generators again that a module on a device draws from; `torch.manual_seed` is slow, as it knows all."""
+    """Seed the generators that a module on this device draws from; `torch.manual_seed` seeds all, which is slow."""
     torch.default_generator.manual_seed(SEED)
     if device.type != "cpu":
         torch.get_device_module(device).manual_seed(SEED)
@@ -185,83 +244,68 @@ def _seed(device: torch.device) -> None:
 
 @dataclass(frozen=True)
 class Runner:
-    """A module, the reader of its stages, and what must be known about both."""
+    """A subject's module, ready to run."""
 
-    module: nn.Module
-    forward: Forward
-    reader: Reader
+    subject: Subject
+    stages: ModuleStages
     rows: Rows
-    layout: Layout
-    """Of the outputs."""
     memory: int
-    epsilon: float
-    """Rounding of the coarsest numbers in the module."""
-    notes: list[str]
+    device: torch.device
+
+    @property
+    def reader(self) -> Reader:
+        """The reader of the module's stages."""
+        return self.rows.reader(self.stages.read)
+
+    @property
+    def notes(self) -> list[str]:
+        return [*self.rows.notes, *self.stages.notes]
+
+    def values(self, points: Tensor) -> Tensor:
+        """Factor values on the module's device, in its widest precision."""
+        return points.to(self.device, precision(self.device)).clone()
 
     @torch.no_grad()
     def outputs(self, inputs: Tensor) -> Tensor:
-        """The `(row, feature)` outputs for some inputs, rows run in the way that they need."""
+        """The `(row, feature)` outputs for encoded inputs."""
         outputs = []
         for part in inputs.split(1 if self.rows.how == "alone" else ROWS_AT_ONCE):
             if self.rows.seeded:
                 _seed(part.device)
-            returned = self.forward(part.clone())
-            outputs.append(flat(output_rows(self.module, returned, self.layout, len(part))))
+            returned = self.stages.forward(part.clone())
+            outputs.append(flat(self.stages.output_rows(returned, len(part))))
         return torch.cat(outputs)
 
 
-def prepare(
-    module: nn.Module, forward: Forward, encode: Encode, points: Tensor, stages: Sequence[str] | None, memory: int
-) -> Runner:
-    """The module with its stages chosen and its rows looked at."""
-    names, layouts, part_notes, epsilon = module_parts(module, forward, encode, points, stages)
-    plain = module_reader(module, encode, names, layouts, forward)
-    # how much two runs of the same rows may differ, as a share of a stage's largest number
-    tolerance = max(epsilon**0.5, 1e-3 if points.device.type == "cuda" else 0.0)
-    five = spread(points, 5)
-    rows = row_treatment(plain, five[[1, 0, 4]], five[[1, 2, 3]], type(module).__name__, tolerance)
-    if stages is None and names:  # a last stage that is the output itself is none
-        few = activations(plain, points[:FEWEST])
-        names = names[:-1] if torch.equal(few[stage_name(names[-1])], few[OUTPUT]) else names
-    reader = rows.reader(module_reader(module, encode, names, layouts, forward))
-    if rows.how == "whole":
-        needed = 4 * len(points) * 2 * sum(stage_sizes(reader, points).values())
-        if needed > memory:
-            allowed = f"at least {needed} for this module, which takes the grid as one batch"
-            raise InvalidValue("memory", memory, allowed)
-        memory = needed + 1  # a budget in which the grid is one batch
-    layout, notes = layouts.get(MODULE_OUTPUT, Layout()), [*rows.notes, *part_notes]
-    return Runner(module, forward, reader, rows, layout, memory, epsilon, notes)
-
-
-def row_treatment(reader: Reader, few: Tensor, others: Tensor, module: str, tolerance: float) -> Rows:
-    """How the rows of a module have to be run; `few` and `others` are points that share the first one."""
-    together = activations(reader, few)
-    if changing := _difference(together, activations(reader, few), tolerance):
+def _row_treatment(stages: ModuleStages, five: Tensor, tolerance: float) -> Rows:
+    """How the rows of a module must be run, found by running some of five points."""
+    few, others = five[[1, 0, 4]], five[[1, 2, 3]]  # which share their first point
+    together = activations(stages.read, few)
+    if random_from := _difference(together, activations(stages.read, few), tolerance):
         rows = Rows("alone", seeded=True, notes=(
-            f"outputs are random in evaluation mode (from {changing} on): each row was run alone, all with the same "
-            "random numbers",
+            f"outputs are random in evaluation mode (from {random_from} on): each example was run alone, all with the "
+            "same random numbers",
         ))  # fmt: skip
-        again = [_tried(rows.reader(reader), few) for _ in range(2)]
+        again = [_tried(rows.reader(stages.read), few) for _ in range(2)]
         if again[0] is None or again[1] is None or _difference(again[0], again[1], tolerance):
-            allowed = "a module that gives the same outputs again for the same inputs, at least under one seed"
-            raise InvalidValue("module", module, f"{allowed} ({changing} changes)")
+            required = f"a module whose outputs can be reproduced by seeding torch ({random_from} changes)"
+            raise InvalidValue("module", type(stages.module).__name__, required)
         return rows
-    alone = _tried(Rows("alone").reader(reader), few)
+    alone = _tried(Rows("alone").reader(stages.read), few)
     if alone is not None:
-        meeting = _difference(together, alone, tolerance)
-        notes = [f"rows of a batch meet (from {meeting} on): each row was run alone"]
+        mixed_from = _difference(together, alone, tolerance)
+        notes = [f"{MIXED} (from {mixed_from} on): each example was run alone"]
         if constant := [name for name in alone if _constant(alone[name]) and not _constant(together[name])]:
-            notes.append(f"constant when rows are run alone: {listed(constant)}")
-        return Rows("alone", notes=tuple(notes)) if meeting else Rows()
-    elsewhere = {name: stage[:1] for name, stage in activations(reader, others).items()}
-    meeting = _difference({name: stage[:1] for name, stage in together.items()}, elsewhere, tolerance)
-    note = f"rows of a batch meet (from {meeting} on) and none can be run alone: the grid was run as one batch"
-    return Rows("whole", notes=(note,)) if meeting else Rows()
+            notes.append(f"constant when examples are run alone: {listed(constant)}")
+        return Rows("alone", notes=tuple(notes)) if mixed_from else Rows()
+    elsewhere = {name: stage[:1] for name, stage in activations(stages.read, others).items()}
+    mixed_from = _difference({name: stage[:1] for name, stage in together.items()}, elsewhere, tolerance)
+    note = f"{MIXED} (from {mixed_from} on) and none can be run alone: the grid was run as one batch"
+    return Rows("whole", notes=(note,)) if mixed_from else Rows()
 
 
 def _tried(reader: Reader, values: Tensor) -> dict[str, Tensor] | None:
-    """Activations, or none where the module cannot run such a batch."""
+    """Activations, or None if the module cannot run such a batch."""
     try:
         return activations(reader, values)
     except Exception:
@@ -272,13 +316,98 @@ def _constant(stage: Tensor) -> bool:
     return bool((stage == stage[:1]).all())
 
 
-def _difference(one: dict[str, Tensor], other: dict[str, Tensor], tolerance: float) -> str | None:
+def _difference(before: dict[str, Tensor], after: dict[str, Tensor], tolerance: float) -> str | None:
     """The first stage that differs by more than rounding."""
-    for name, stage in one.items():
-        again = other.get(name)
+    for name, stage in before.items():
+        again = after.get(name)
         if again is None or again.shape != stage.shape:
             return name
         scale = stage.nan_to_num().abs().max() if stage.numel() else 0.0
         if not torch.allclose(stage, again, rtol=0.0, atol=float(tolerance * scale), equal_nan=True):
             return name
     return None
+
+
+# -- derivatives -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Geometry:
+    """Exact metric tensors by stage, or None with the reason: words that follow "finite differences, "."""
+
+    metrics: dict[str, Tensor] | None
+    reason: str = ""
+
+    @property
+    def method(self) -> str:
+        return DIFFERENCES if self.metrics is None else EXACT
+
+
+def exact_geometry(runner: Runner, points: Tensor) -> Geometry:
+    """Exact metric tensors of all stages, or the reason why they cannot be trusted."""
+    try:
+        if reason := _wrong_derivative(runner, points):
+            return Geometry(None, reason)
+        metrics = metric_tensor(runner.reader, points, memory=runner.memory, repeated=True)
+    except InvalidValue as error:
+        if error.field != "encoding":
+            raise
+        return Geometry(None, "since the encoding has no derivative")
+    except (torch.OutOfMemoryError, MemoryError):
+        raise
+    except Exception as error:  # the module ran without tangents, so it is its derivative that fails
+        reason = shorten(str(error).partition(" because ")[0] or type(error).__name__, 100, placeholder=" …")
+        return Geometry(None, f"since the module has no forward-mode derivative ({reason})")
+    if infinite := [name for name, metric in metrics.items() if not bool(metric.isfinite().all())]:
+        return Geometry(None, f"since the derivative is not finite at {infinite[0]}")
+    zero = [name for name, metric in metrics.items() if not bool(metric.any())]
+    for name, stage in features(runner.reader, points, memory=runner.memory) if zero else ():
+        if name in zero and not _constant(stage):
+            return Geometry(None, f"since the derivative is lost at {name}")
+    return Geometry(metrics)
+
+
+def _wrong_derivative(runner: Runner, points: Tensor) -> str | None:
+    """What is wrong with the derivative of the first stage that small steps contradict, beyond rounding and kinks."""
+    factors, epsilon = runner.subject.grid.factors, runner.stages.epsilon
+    ranges = [(factor.low, factor.high, factor.spacing) for factor in factors]
+    low, high, spacing = torch.tensor(ranges, dtype=points.dtype, device=points.device).unbind(1)
+    shares = torch.tensor([[row[k % len(row)] for k in range(len(factors))] for row in CHECKED]).to(points)
+    values = low + (high - low) * shares
+    try:
+        activations(runner.reader, values)
+    except Exception:
+        return None  # an encoding may accept only points of the grid
+    exact = {name: jacobian.double() for name, jacobian in stage_jacobians(runner.reader, values).items()}
+    contradicted = {(name, k) for name in exact for k in range(len(factors))}
+    for share in STEPS:
+        # ε^(1/3) balances the rounding and truncation errors of a central difference
+        step = spacing * epsilon ** (1 / 3) * share
+        limit = math.inf if share == 1 else ROUNDING
+        contradicted &= _contradicted(runner.reader, values, step, exact, epsilon, limit)
+        if not contradicted:
+            return None
+    name = next(name for name in exact if any(name == wrong for wrong, _ in contradicted))
+    if not bool(exact[name].any()):
+        return f"since the derivative is lost at {name}"
+    return f"since the derivative at {name} is not that of its activations"
+
+
+def _contradicted(
+    reader: Reader, values: Tensor, step: Tensor, exact: dict[str, Tensor], epsilon: float, rounding_limit: float
+) -> set[tuple[str, int]]:
+    """Stages and factors where central differences contradict the derivative, or rounding exceeds the limit."""
+    wrong = set()
+    for k in range(values.shape[1]):
+        offset = torch.zeros_like(values)
+        offset[:, k] = step[k]
+        ahead, behind = activations(reader, values + offset), activations(reader, values - offset)
+        coarse = float(values[:, k].abs().max() / step[k]) * epsilon
+        for name, stage in ahead.items():
+            differences, derivative = (stage - behind[name]) / (2 * float(step[k])), exact[name][..., k]
+            error = float((differences - derivative).norm())
+            size = max(float(differences.norm()), float(derivative.norm()))
+            rounding = coarse * size + 4 * epsilon * float(stage.norm()) / float(step[k])
+            if error > MISMATCH * size + rounding or rounding > rounding_limit * size:
+                wrong.add((name, k))
+    return wrong

@@ -1,56 +1,187 @@
-"""Which parts of a module are its stages.
+"""The stages of a user's module: which submodules they are, where the rows of their outputs lie, and how to read them.
 
-By default these are the parts that the module runs, in the order in which they finish. A container that never runs
-itself is replaced by its parts, and a part is opened that holds more than half of all layers, or at least a quarter
-where fewer than `FEW` parts run. A part of fewer than `SMALL` layers stays closed, unless it is the only one. Of parts
-that would make more than `MANY` stages some are left out.
+By default the stages are the submodules that the module runs, in the order in which they finish. A container that is
+never called is replaced by its children, and a submodule is opened if it holds more than half of all layers, or at
+least a quarter if fewer than `FEW` submodules run. A submodule of fewer than `SMALL` layers stays closed, unless it is
+the only one. If there would be more than `MANY` stages, some are left out.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.amp.autocast_mode import is_autocast_available
 
-from recombine.diagnosis.hooks import MODULE_INPUT, MODULE_OUTPUT, Forward, Layout, tensors_in
 from recombine.errors import InvalidValue, listed, reason_of
-from recombine.metrics.stages import Encode
+from recombine.metrics.stages import INPUT, Encode, Reader, Tap, flat, sampled, tapped
 
+OUTPUT = "output"
+"""Name of the stage that is the module's output."""
+MODULE_INPUT, MODULE_OUTPUT = ".input", ".output"
+"""Keys of the module's own input and output among the layouts; no submodule can have such a path."""
+NESTING = 6
+"""Maximum depth at which tensors are looked for in a returned object."""
 FEW, SMALL, MANY = 4, 3, 24
 NAMED, SHOWN = 6, 12
-"""Parts that a note names before it counts the rest, and that a message lists."""
+"""Maximum number of submodules that a note and an error message list."""
 WILDCARDS = {"**": ".*", "*": "[^.]*", "?": "[^.]"}
 ROWS = (2, 3, 5)
-"""Batch sizes that are compared to find out where a stage has its rows."""
+"""Batch sizes that are compared to find the batch dimension of a stage."""
+MEASURABLE = "submodules that run and return floating-point values with one row per input row"
+
+Forward = Callable[[Tensor], object]
 
 
-def module_parts(
-    module: nn.Module, forward: Forward, encode: Encode, points: Tensor, stages: Sequence[str] | None
-) -> tuple[list[str], dict[str, Layout], list[str], float]:
-    """The stages of a module, those that are named, else its own parts; where rows are, notes and rounding."""
-    traces = [traced(module, forward, encode, spread(points, rows)) for rows in ROWS]
-    found = {name: row_layout([trace.shapes.get(name, []) for trace in traces]) for name in traces[0].shapes}
-    layouts = {name: layout for name, layout in found.items() if layout is not None}
+# -- reading -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where the rows of a stage are: which floating-point tensor of the returned object, which dimension of it, and how
+    many entries of that dimension belong to one row (windows or tokens that are folded into the batch)."""
+
+    tensor: int = 0
+    axis: int = 0
+    fold: int = 1
+
+    def rows(self, returned: object, count: int) -> Tensor | None:
+        """The stage as `(row, …)`, or None if it does not have `count` rows."""
+        tensors = tensors_in(returned)
+        tensor = tensors[self.tensor] if self.tensor < len(tensors) else None
+        if tensor is None or tensor.ndim <= self.axis or tensor.shape[self.axis] != count * self.fold:
+            return None
+        first = tensor.movedim(self.axis, 0)
+        return first.unflatten(0, (count, self.fold)) if self.fold > 1 else first
+
+
+@dataclass
+class ModuleStages:
+    """A module and the submodules that are its stages."""
+
+    module: nn.Module
+    forward: Forward
+    """Runs the module, under the caller's autocast if there is one."""
+    encode: Encode
+    names: list[str]
+    """Paths of the submodules, in the order in which they finish."""
+    layouts: Mapping[str, Layout]
+    notes: list[str]
+    epsilon: float
+    """Machine epsilon of the coarsest type that any submodule returned."""
+
+    def read(self, values: Tensor, tap: Tap) -> None:
+        """Tap the input, the stages as they run, and the output: a `Reader`."""
+        inputs = self.encode(values)
+        count = len(values)
+        tap(INPUT, inputs.movedim(self.layouts.get(MODULE_INPUT, Layout()).axis, 0))
+        seen: set[str] = set()
+
+        def hook(name: str, part: nn.Module, inputs: object, returned: object) -> None:
+            rows = None if name in seen else self.layouts[name].rows(returned, count)
+            if rows is not None:
+                seen.add(name)
+                with without_autocast(rows.device.type):  # which may be on in here, but is not for metrics
+                    tap(stage_name(name), rows)
+
+        def contiguous(part: nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+            # torch's forward-mode derivative of group norm fails if tangents have other strides than their primals
+            return (inputs[0].clone(memory_format=torch.contiguous_format), *inputs[1:])
+
+        parts = dict(self.module.named_modules(remove_duplicate=False))
+        hooks = [parts[name].register_forward_hook(partial(hook, name)) for name in self.names]
+        hooks += [p.register_forward_pre_hook(contiguous) for p in parts.values() if isinstance(p, nn.GroupNorm)]
+        try:
+            returned = self.forward(inputs)
+        finally:
+            for handle in hooks:
+                handle.remove()
+        if missing := [name for name in self.names if name not in seen]:
+            raise InvalidValue("stages", missing[0], MEASURABLE)
+        tap(OUTPUT, self.output_rows(returned, count))
+
+    def output_rows(self, returned: object, count: int) -> Tensor:
+        """The module's output as `(row, …)`."""
+        rows = self.layouts.get(MODULE_OUTPUT, Layout()).rows(returned, count)
+        if rows is None:
+            required = "a module that returns floating-point values with one row per input row"
+            raise InvalidValue("module", type(self.module).__name__, required)
+        return rows
+
+
+@torch.no_grad()
+def activations(reader: Reader, values: Tensor) -> dict[str, Tensor]:
+    """The `(row, feature)` activations of every stage for a few rows, for `sampled` features, in double precision."""
+    # a later layer may work in place, hence the copy
+    return tapped(reader, values, lambda activation: sampled(flat(activation)).double().clone())
+
+
+def without_autocast(device: str) -> AbstractContextManager[object]:
+    """A context without autocast on a type of device."""
+    return torch.autocast(device, enabled=False) if is_autocast_available(device) else nullcontext()
+
+
+def stage_name(path: str) -> str:
+    """The name of a submodule's stage: its path, unless that is the name of the module's input or output."""
+    return f"module.{path}" if path in (INPUT, OUTPUT) else path
+
+
+def tensors_in(returned: object) -> list[Tensor]:
+    """All dense floating-point tensors in a tensor or any nesting of tuples, mappings and objects."""
+    return list(_tensors(returned, NESTING, set()))
+
+
+def _tensors(returned: object, depth: int, seen: set[int]) -> Iterator[Tensor]:
+    if isinstance(returned, Tensor):
+        if returned.is_floating_point() and not returned.is_nested and returned.layout == torch.strided:
+            yield returned
+        return
+    if not depth or id(returned) in seen or isinstance(returned, (nn.Module, type)):
+        return
+    seen.add(id(returned))
+    if isinstance(returned, Mapping):
+        fields = list(returned.values())
+    elif isinstance(returned, (tuple, list)):
+        fields = list(returned)
+    else:  # dataclasses, distributions, namespaces
+        fields = list(getattr(returned, "__dict__", {}).values())
+    for field_value in fields:
+        yield from _tensors(field_value, depth - 1, seen)
+
+
+# -- choosing ----------------------------------------------------------------------------------------------------------
+
+
+def module_stages(
+    module: nn.Module, forward: Forward, encode: Encode, points: Tensor, stages: Sequence[str] | None = None
+) -> ModuleStages:
+    """The stages of a module: the named submodules, or by default its own choice."""
+    traces = [_traced(module, forward, encode, spread(points, rows)) for rows in ROWS]
+    by_name = {name: _row_layout([trace.shapes.get(name, []) for trace in traces]) for name in traces[0].shapes}
+    layouts = {name: layout for name, layout in by_name.items() if layout is not None}
     ran = [name for name in traces[0].shapes if name not in (MODULE_INPUT, MODULE_OUTPUT)]
-    selected, notes = (
-        _default_stages(module, ran) if stages is None else (_named_stages(module, stages, ran, layouts), [])
-    )
-    calls = traces[0].calls
+    tree = _Tree(module, ran)
+    selected, notes = _default_stages(tree) if stages is None else (_named_stages(tree, stages, ran, layouts), [])
     names = [name for name in ran if name in selected and name in layouts]
-    notes += _note_about("left out, since they do not give a floating row per input row", selected - {*names})
-    notes += _note_about("run more than once, and measured the first time", {n for n in names if calls[n] > 1})
-    return names, layouts, notes, max(trace.epsilon for trace in traces)
+    repeated = {name for name in names if traces[0].calls[name] > 1}
+    notes += _note_about("left out, since they do not return one floating-point row per input row", selected - {*names})
+    notes += _note_about("called more than once, measured at the first call", repeated)
+    return ModuleStages(module, forward, encode, names, layouts, notes, max(trace.epsilon for trace in traces))
 
 
 class _Tree:
-    """The parts that ran, by path; a part with several names counts under its first."""
+    """The submodules that ran, by path; a module with several names counts under its first."""
 
     def __init__(self, module: nn.Module, ran: Sequence[str]) -> None:
-        self.parts = watchable(module)
+        self.module = module
+        self.parts = _submodules(module)
         first: dict[int, str] = {}
         for name, part in self.parts.items():
             first.setdefault(id(part), name)
@@ -64,7 +195,8 @@ class _Tree:
         return [path for path in self.parts if path.rpartition(".")[0] == name]
 
     def running(self, names: Sequence[str]) -> tuple[list[str], set[str]]:
-        """Names whose parts ran, containers that never did replaced by what they hold; and what did not run."""
+        """The names that ran, with containers that were never called replaced by their children, and those that did
+        not run."""
         running: list[str] = []
         idle: set[str] = set()
         for name in names:
@@ -78,40 +210,40 @@ class _Tree:
                 idle.add(name)
         return running, idle
 
-    def share(self, name: str) -> int:
-        """How many layers a part holds."""
+    def size(self, name: str) -> int:
+        """The number of layers in a submodule."""
         return sum(layer == name or layer.startswith(f"{name}.") for layer in self.layers)
 
+    def large(self, level: list[str]) -> list[str]:
+        """The submodules among these that should be opened."""
+        if len(level) >= MANY:
+            return []
+        least = max(SMALL, len(self.layers) / (4 if len(level) < FEW else 2)) if len(level) > 1 else 0
+        return [name for name in level if self.size(name) >= least and name in self.above]
 
-def _default_stages(module: nn.Module, ran: list[str]) -> tuple[set[str], list[str]]:
-    """The parts that are stages by themselves; notes about those that did not run, or were too many."""
-    tree = _Tree(module, ran)
-    level, idle = tree.running([name for name in tree.parts if "." not in name])
+
+def _default_stages(tree: _Tree) -> tuple[set[str], list[str]]:
+    """The default stages, with notes about submodules that did not run or were too many."""
+    level, idle = tree.running(tree.children(""))
     skipped: set[str] = set()
-    while large := _large(tree, level):
+    while large := tree.large(level):
         for name in large:
             inner, unused = tree.running(tree.children(name))
-            count = min(len(inner), max(2, MANY - len(level) + 1))  # evenly spread, first and last among them
+            count = min(len(inner), max(2, MANY - len(level) + 1))
+            # evenly spaced, including the first and the last
             kept = [inner[round(k * (len(inner) - 1) / max(1, count - 1))] for k in range(count)]
             level = [new for old in level for new in (kept if old == name else [old])]
             skipped |= {*inner} - {*kept}
             idle |= unused
-    scripted = {name for name, part in module.named_modules() if isinstance(part, torch.jit.ScriptModule)}
+    scripted = {name for name, part in tree.module.named_modules() if isinstance(part, torch.jit.ScriptModule)}
     outer = {name or "the module" for name in scripted if not name or name.rpartition(".")[0] not in scripted}
     notes = _note_about("not run", idle)
-    notes += _note_about("scripted or traced, so that its parts cannot be watched", outer)
-    return {*level}, notes + _note_about(f"left out to have {MANY} stages at most, unless stages are named", skipped)
+    notes += _note_about("scripted or traced, so that its submodules cannot be read", outer)
+    return {*level}, notes + _note_about(f"left out to have at most {MANY} stages, unless stages are named", skipped)
 
 
-def _large(tree: _Tree, level: list[str]) -> list[str]:
-    """Parts of a level that are to be opened."""
-    least = max(SMALL, len(tree.layers) / (4 if len(level) < FEW else 2)) if len(level) > 1 else 0
-    return [name for name in level if tree.share(name) >= least and name in tree.above] if len(level) < MANY else []
-
-
-def _named_stages(module: nn.Module, stages: Sequence[str], ran: list[str], layouts: dict[str, Layout]) -> set[str]:
-    """The parts that are named or match a pattern; a name must be one that can be measured."""
-    tree = _Tree(module, ran)
+def _named_stages(tree: _Tree, stages: Sequence[str], ran: list[str], layouts: Mapping[str, Layout]) -> set[str]:
+    """The submodules that are named or match a pattern; a named one must be measurable."""
     selected: set[str] = set()
     for pattern in stages:
         if set(pattern) & set("*?"):
@@ -125,14 +257,14 @@ def _named_stages(module: nn.Module, stages: Sequence[str], ran: list[str], layo
         elif pattern not in tree.parts:
             raise InvalidValue("stages", pattern, f"paths of submodules ({listed([*tree.parts][:SHOWN])})")
         elif pattern not in layouts:
-            raise InvalidValue("stages", pattern, "submodules that run, and give a floating row per input row")
+            raise InvalidValue("stages", pattern, MEASURABLE)
         else:
             selected.add(pattern)
     return selected
 
 
 def _note_about(what: str, names: set[str]) -> list[str]:
-    """A note about some parts, in one line."""
+    """One line about some submodules, or nothing."""
     if not names:
         return []
     ordered = sorted(names, key=lambda name: [(not level.isdigit(), level.zfill(9)) for level in name.split(".")])
@@ -140,20 +272,19 @@ def _note_about(what: str, names: set[str]) -> list[str]:
     return [f"{what}: {listed(ordered[:NAMED])}{more}"]
 
 
-# -- what runs in a module, and where what it returns has its rows -----------------------------------------------------
+# -- tracing -----------------------------------------------------------------------------------------------------------
 
 
 @dataclass
-class Trace:
-    """What ran, and what it returned, for one batch."""
+class _Trace:
+    """Which submodules ran on one batch, and what they returned."""
 
     calls: Counter[str] = field(default_factory=Counter)
     shapes: dict[str, list[torch.Size]] = field(default_factory=dict)
-    """Of each part's first run, in the order in which parts finished."""
+    """Shapes of the tensors of each submodule's first call, in the order in which submodules finished."""
     epsilon: float = torch.finfo(torch.float64).eps
-    """Of the coarsest number that any part returned."""
 
-    def note(self, name: str, returned: object) -> None:
+    def record(self, name: str, returned: object) -> None:
         tensors = tensors_in(returned)
         self.calls[name] += 1
         self.shapes.setdefault(name, [tensor.shape for tensor in tensors])
@@ -161,48 +292,47 @@ class Trace:
 
 
 def spread(points: Tensor, count: int) -> Tensor:
-    """Points from all over the grid; the same ones again where it has fewer."""
+    """Evenly spaced points of the grid, repeated if it has fewer than `count`."""
     return points[torch.linspace(0, len(points) - 1, count, device=points.device).round().long()]
 
 
-def traced(module: nn.Module, forward: Forward, encode: Encode, points: Tensor) -> Trace:
-    """What runs, and what it returns, for some points."""
-    inputs, trace = encode(points), Trace()
+def _traced(module: nn.Module, forward: Forward, encode: Encode, points: Tensor) -> _Trace:
+    inputs, trace = encode(points), _Trace()
     trace.shapes[MODULE_INPUT] = [inputs.shape]
     hooks = [
-        part.register_forward_hook(lambda part, inputs, returned, name=name: trace.note(name, returned))
-        for name, part in watchable(module).items()
+        part.register_forward_hook(lambda part, inputs, returned, name=name: trace.record(name, returned))
+        for name, part in _submodules(module).items()
     ]
     try:
         with torch.no_grad():
-            trace.note(MODULE_OUTPUT, forward(inputs))
+            trace.record(MODULE_OUTPUT, forward(inputs))
     except InvalidValue:
         raise
     except (Exception, SystemExit) as error:
-        allowed = (
-            f"a module that takes the encoded grid, {tuple(inputs.shape[1:])} numbers per row ({reason_of(error)})"
+        required = (
+            f"a module that takes the encoded grid, {tuple(inputs.shape[1:])} values per row ({reason_of(error)})"
         )
-        raise InvalidValue("module", type(module).__name__, allowed) from error
+        raise InvalidValue("module", type(module).__name__, required) from error
     finally:
         for handle in hooks:
             handle.remove()
     return trace
 
 
-def watchable(module: nn.Module) -> dict[str, nn.Module]:
-    """The parts that can be watched, by path; scripted code runs its parts out of sight."""
+def _submodules(module: nn.Module) -> dict[str, nn.Module]:
+    """The submodules that hooks can reach, by path; scripted modules run their children without hooks."""
     if isinstance(module, torch.jit.ScriptModule):
         return {}
     parts: dict[str, nn.Module] = {}
-    for name, child in module._modules.items():  # a part that has two names is here under both
+    for name, child in module._modules.items():  # unlike `named_children`, under every name that a child has
         if child is not None and not isinstance(child, torch.jit.ScriptModule):
             parts[name] = child
-            parts |= {f"{name}.{path}": part for path, part in watchable(child).items()}
+            parts |= {f"{name}.{path}": part for path, part in _submodules(child).items()}
     return parts
 
 
-def row_layout(shapes: Sequence[list[torch.Size]]) -> Layout | None:
-    """Where rows are, from the shapes of the same stage for batches of `ROWS`."""
+def _row_layout(shapes: Sequence[list[torch.Size]]) -> Layout | None:
+    """Where the rows of a stage are, from its shapes for batches of `ROWS`."""
     if len({len(tensors) for tensors in shapes}) > 1:
         return None
     for index, sizes in enumerate(zip(*shapes, strict=True)):

@@ -1,4 +1,4 @@
-"""What is measured or explored: a decoder, and the grid, codes, hold-out and right outputs that belong to it."""
+"""The subject of a diagnosis or an explorer page: a decoder with its grid, encoding, hold-out and targets."""
 
 from __future__ import annotations
 
@@ -13,21 +13,19 @@ from torch import Tensor, nn
 from recombine.encodings import ENCODINGS, Encoding
 from recombine.errors import InvalidValue
 from recombine.factors import FactorGrid
-from recombine.files import as_numbers
 from recombine.holdouts import HOLDOUTS, Holdout
-from recombine.metrics.sampling import points_at
 from recombine.metrics.stages import Encode
 from recombine.specs import RunSpec
-from recombine.tasks import ArrayTask
+from recombine.tasks import ArrayTask, Task
 
 TargetFunction = Callable[[Tensor], Tensor]
-"""Factor values `(point, factor)` to the right outputs `(point, …)`."""
+"""A function from factor values `(point, factor)` to target outputs `(point, …)`."""
 Targets = Tensor | np.ndarray | TargetFunction
 
 
 @runtime_checkable
 class Trained(Protocol):
-    """A trained decoder whose spec says everything else: a run of a store, or a folder in the hub's layout."""
+    """A trained decoder and the spec that it was trained from: a run of a store or the checkpoint of one."""
 
     @property
     def spec(self) -> RunSpec: ...
@@ -37,128 +35,125 @@ class Trained(Protocol):
 
 @dataclass(frozen=True)
 class Subject:
-    """A decoder with its grid, codes, hold-out and right outputs."""
+    """A decoder with its grid, encoding, hold-out and targets."""
 
     name: str
     module: nn.Module
     grid: FactorGrid
     encoding: Encode | Encoding | None
-    """None: the module takes the factor values themselves."""
+    """None if the module takes raw factor values."""
     held_out: Tensor
-    """True where a point of the grid is held out, in the grid's order."""
+    """Boolean mask over the points of the grid."""
     targets: Targets | None
-    """Only the rows that are needed are read, so that an array may lie on disk."""
+    """An array may be on disk: only the rows that are needed are read."""
     background: float = 0.0
     data: ArrayTask | None = None
-    """The user's own images, where these are the right outputs."""
+    """The user's images, if they are the targets."""
 
     @classmethod
     def of(
         cls, decoder: Any, grid: FactorGrid | str | None = None, *, encode: Any = None, holdout: Any = None,
         targets: Any = None, background: float | None = None, data: Any = None, name: str | None = None,
     ) -> Self:  # fmt: skip
-        """The subject of a module with a grid or with data, or of a trained decoder, whose spec says the rest."""
+        """The subject of a module with a grid or data, or of a trained decoder, whose spec gives everything else."""
         given = {
             "grid": grid, "encode": encode, "holdout": holdout, "targets": targets, "background": background,
             "data": data,
         }  # fmt: skip
         if isinstance(decoder, nn.Module):
             name = name or type(decoder).__name__
-            if data is not None:
-                _refuse(given, ("grid", "targets", "background"), "left out beside data, which has its own")
-                return cls._on_data(name, decoder, data, encode, holdout)
-            own_grid = valid_grid(grid)
-            mask = holdout_mask(holdout, own_grid)
-            return cls(
-                name, decoder, own_grid, valid_encoding(encode, own_grid), mask, valid_targets(targets, own_grid),
-                float(background or 0),
-            )  # fmt: skip
+            if data is None:
+                return cls._on_grid(name, decoder, grid, encode, holdout, targets, background)
+            _refuse(given, ("grid", "targets", "background"), "omitted when data is given")
+            images = data if isinstance(data, ArrayTask) else ArrayTask(data=data, holdout="none")
+            encode = images.encoding if images is data and encode is None else encode
+            mask = images.held_out if holdout is None else holdout_mask(holdout, images.grid) & images.present
+            return cls._on_task(name, decoder, images, encode, mask)
         if not isinstance(decoder, Trained):
-            raise InvalidValue("module", decoder, "a torch.nn.Module or a finished run")
-        _refuse(given, given, "left out: the spec of a run says it")
+            required = "a torch.nn.Module, a finished run or ModelConfig.from_pretrained(FOLDER)"
+            raise InvalidValue("module", decoder, required)
+        _refuse(given, given, "omitted for a trained decoder, whose spec gives it")
         task = decoder.spec.task
         if task.direction != "decode":
             raise InvalidValue("module", str(decoder.spec.decoder), "a decoder: this run trained an encoder")
-        own = task if isinstance(task, ArrayTask) else None
-        name = name or run_name(decoder.spec)
-        encoding = valid_encoding(task.encoding, task.grid)
-        return cls(name, decoder.module(), task.grid, encoding, task.held_out, task.render, task.background, own)
+        return cls._on_task(name or run_name(decoder.spec), decoder.module(), task, task.encoding, task.held_out)
 
     @classmethod
-    def _on_data(cls, name: str, module: nn.Module, data: Any, encode: Any, holdout: Any) -> Self:
-        """A module on images of the user's own: an `ArrayTask`, or the file of one, which holds nothing out."""
-        task = data if isinstance(data, ArrayTask) else ArrayTask(data=data, holdout="none")
-        encode = task.encoding if task is data and encode is None else encode
-        mask = task.held_out if holdout is None else holdout_mask(holdout, task.grid) & task.present
+    def _on_grid(
+        cls, name: str, module: nn.Module, grid: FactorGrid | str | None, encode: Any, holdout: Any,
+        targets: Targets | None, background: float | None,
+    ) -> Self:  # fmt: skip
+        if grid is None:
+            raise InvalidValue("grid", None, 'a FactorGrid, or a string such as "x=0:27,y=0:27" or "x=0:1:5"')
+        grid = FactorGrid.parse(grid) if isinstance(grid, str) else grid
+        mask, encoding = holdout_mask(holdout, grid), valid_encoding(encode, grid)
+        if isinstance(targets, (Tensor, np.ndarray)) and (targets.ndim == 0 or len(targets) != grid.size):
+            raise InvalidValue("targets", tuple(targets.shape), f"{grid.size} rows, one per grid point")
+        if isinstance(targets, np.ndarray) and targets.dtype.kind not in "biuf":
+            raise InvalidValue("targets", f"an array of {targets.dtype}", "an array of real numbers")
+        return cls(name, module, grid, encoding, mask, targets, float(background or 0))
+
+    @classmethod
+    def _on_task(cls, name: str, module: nn.Module, task: Task, encode: Any, held_out: Tensor) -> Self:
+        data = task if isinstance(task, ArrayTask) else None
         encoding = valid_encoding(encode, task.grid)
-        return cls(name, module, task.grid, encoding, mask, task.render, task.background, task)
+        return cls(name, module, task.grid, encoding, held_out, task.render, task.background, data)
 
     @property
     def present(self) -> Tensor | None:
-        """Which combinations have an image; none where all have."""
+        """Mask of the combinations that have an image; None if all have one."""
         return None if self.data is None or bool(self.data.present.all()) else self.data.present
 
     @property
     def unseen(self) -> Tensor:
-        """Combinations that are not trained on: held out, or without an image."""
+        """Mask of the combinations that are not trained on: held out, or without an image."""
         return self.held_out if self.present is None else self.held_out | ~self.present
 
     def inputs(self, values: Tensor) -> Tensor:
         """The module's inputs for rows of factor values."""
-        return encode_values(values, self.encoding, self.grid)
+        encoding = self.encoding
+        if encoding is None:
+            return values
+        if isinstance(encoding, Encoding):
+            codes = [encoding.code(values[:, k], factor) for k, factor in enumerate(self.grid.factors)]
+            return torch.cat(codes, dim=-1)
+        inputs = encoding(values)
+        if inputs.shape[:1] != values.shape[:1]:
+            raise InvalidValue("encode", tuple(inputs.shape), "a function that returns one row per point")
+        return inputs
 
     def target_rows(self, indices: Tensor | None = None) -> Tensor | None:
-        """The right outputs at some points of the grid, all by default, as a tensor of finite numbers."""
+        """The targets at some points of the grid (default: all), as a tensor of finite numbers."""
         targets = self.targets
         if targets is None:
             return None
-        if isinstance(targets, np.ndarray):
-            return torch.from_numpy(as_numbers(targets if indices is None else targets[indices.numpy()], "targets"))
-        if isinstance(targets, Tensor):
+        if isinstance(targets, np.ndarray):  # copied, since torch warns about read-only memory maps
+            rows = torch.from_numpy(np.array(targets if indices is None else targets[indices.numpy()], np.float64))
+        elif isinstance(targets, Tensor):
             rows = targets if indices is None else targets[indices.to(targets.device)]
         else:
-            values = points_at(self.grid, indices)
+            values = self.grid.points if indices is None else self.grid.rows(indices)
             rows = targets(values)
             if rows.shape[:1] != values.shape[:1]:
-                allowed = "a function that returns a tensor with a row for each point"
-                raise InvalidValue("targets", tuple(rows.shape), allowed)
+                raise InvalidValue("targets", tuple(rows.shape), "a function that returns one row per point")
         if not bool(rows.isfinite().all()):
             raise InvalidValue("targets", "NaN or infinity", "finite numbers only")
         return rows
 
 
 def run_name(spec: RunSpec) -> str:
-    """What a run is called beside others."""
+    """A short name of a run for legends: architecture and encoding."""
     return f"{spec.decoder} · {spec.task.encoding}" + (" · isolated factors" if spec.task.isolated else "")
 
 
-def valid_grid(grid: FactorGrid | str | None) -> FactorGrid:
-    """The grid itself, or that of a string."""
-    if grid is None:
-        raise InvalidValue("grid", None, 'a FactorGrid, or a string such as "x=0:27,y=0:27" or "x=0:1:5"')
-    return FactorGrid.parse(grid) if isinstance(grid, str) else grid
-
-
 def valid_encoding(encode: Encode | Encoding | str | None, grid: FactorGrid) -> Encode | Encoding | None:
-    """The encoding that a string names, or the encoding itself, of the grid's factors."""
+    """The encoding, parsed from a string and resolved for the grid's factors; functions are returned unchanged."""
     encoding = ENCODINGS.parse(encode) if isinstance(encode, str) else encode
     return encoding.resolved(grid) if isinstance(encoding, Encoding) else encoding
 
 
-def encode_values(values: Tensor, encoding: Encode | Encoding | None, grid: FactorGrid) -> Tensor:
-    """The inputs of a module for rows of factor values."""
-    if encoding is None:
-        return values
-    if isinstance(encoding, Encoding):
-        return torch.cat([encoding.code(values[:, k], factor) for k, factor in enumerate(grid.factors)], dim=-1)
-    inputs = encoding(values)
-    if inputs.shape[:1] != values.shape[:1]:
-        raise InvalidValue("encode", tuple(inputs.shape), "a function that returns a tensor with a row for each point")
-    return inputs
-
-
 def holdout_mask(holdout: Holdout | Tensor | np.ndarray | str | None, grid: FactorGrid) -> Tensor:
-    """True where a point of the grid is held out, in the grid's order."""
+    """The boolean mask of a hold-out over the points of the grid."""
     if holdout is None:
         return torch.zeros(grid.size, dtype=torch.bool)
     parsed = HOLDOUTS.parse(holdout) if isinstance(holdout, str) else holdout
@@ -169,13 +164,6 @@ def holdout_mask(holdout: Holdout | Tensor | np.ndarray | str | None, grid: Fact
     if bool(mask.all()):
         raise InvalidValue("holdout", int(mask.sum()), "a mask that keeps at least one combination")
     return mask.flatten().cpu()
-
-
-def valid_targets(targets: Targets | None, grid: FactorGrid) -> Targets | None:
-    """The targets, if they can be: of an array, as many rows as the grid has points."""
-    if isinstance(targets, (Tensor, np.ndarray)) and (targets.ndim == 0 or len(targets) != grid.size):
-        raise InvalidValue("targets", tuple(targets.shape), f"{grid.size} rows, one per grid point")
-    return targets
 
 
 def _refuse(given: dict[str, Any], names: Any, allowed: str) -> None:

@@ -1,4 +1,4 @@
-"""What every hold-out is, a grid to a mask over all factors or some of them; what it leaves; and all kinds by name."""
+"""Base classes and registry of hold-outs, and the summary of a mask."""
 
 from __future__ import annotations
 
@@ -16,31 +16,31 @@ from recombine.factors import FactorGrid
 from recombine.records import ADDED, Registry, Variant
 
 CENTER_FRACTION = 17 / 28
-"""Share of each factor's values inside the paper's centred box."""
+"""Fraction of each factor's values inside the default centred box."""
 MOST_NAMED = 3
-"""Values that a line names; of more it says how many there are."""
+"""Maximum number of values that a summary names."""
 
 
 @dataclass(frozen=True)
 class HoldoutSummary:
-    """Combinations kept and held out, and the single values that are in no kept one.
+    """Numbers of combinations kept and held out, and the factor values that are never seen.
 
     Parameters
     ----------
     kept
-        How many combinations are kept.
+        Number of combinations kept.
     held_out
-        How many are held out.
+        Number of combinations held out.
     unseen
-        Factor values that are held out altogether, as `x=3`.
+        Factor values in no kept combination, as `x=3`.
     absent
-        Combinations of which there is no example, and which are neither.
+        Number of combinations without an example, which are neither kept nor held out.
 
     Examples
     --------
     >>> import recombine as rc
     >>> print(rc.BumpTask(size=8, holdout="center:2:5").holdout_summary)
-    48 combinations kept, 16 held out; every single value is seen
+    48 combinations kept, 16 held out; every value is seen
     """
 
     kept: int
@@ -50,7 +50,7 @@ class HoldoutSummary:
 
     @classmethod
     def of(cls, mask: Bool[Tensor, " ..."], grid: FactorGrid, present: Bool[Tensor, " point"] | None = None) -> Self:
-        """The summary of a mask over the grid, True where held out; `present` says of which points there are examples.
+        """Summarise a mask over the grid, True where held out; `present` marks points with an example.
 
         >>> from recombine.factors import Factor
         >>> grid = FactorGrid((Factor("x", 0, 2, 3), Factor("y", 0, 1, 2)))
@@ -67,17 +67,15 @@ class HoldoutSummary:
         return cls(int(kept.sum()), int(held_out.sum()), tuple(unseen), grid.size - int(available.sum()))
 
     def __str__(self) -> str:
-        """One line, as a command prints it."""
+        """Return one line for the command line."""
         more = f" and {len(self.unseen) - MOST_NAMED} more" if len(self.unseen) > MOST_NAMED else ""
-        unseen = (
-            f"never seen: {listed(self.unseen[:MOST_NAMED])}{more}" if self.unseen else "every single value is seen"
-        )
+        unseen = f"never seen: {listed(self.unseen[:MOST_NAMED])}{more}" if self.unseen else "every value is seen"
         absent = f", {self.absent} absent" if self.absent else ""
         return f"{self.kept} combinations kept, {self.held_out} held out{absent}; {unseen}"
 
 
 class Holdout(Variant):
-    """A rule that says which combinations of a grid are held out.
+    """Base class of rules that hold out combinations of a grid.
 
     Examples
     --------
@@ -90,59 +88,56 @@ class Holdout(Variant):
 
     @abstractmethod
     def mask(self, grid: FactorGrid) -> Bool[Tensor, " ..."]:
-        """True where a combination is held out; the grid's shape."""
+        """Return a mask with the grid's shape, True where held out."""
 
     def resolved(self, grid: FactorGrid) -> Self:
-        """The same hold-out with every bound that follows the grid's size written out."""
+        """Return the same hold-out with bounds that depend on the grid filled in."""
         return self
 
     def summary(self, grid: FactorGrid) -> HoldoutSummary:
-        """How many combinations it keeps and holds out, and which single values it removes.
+        """Return the numbers of combinations kept and held out, and the values removed.
 
         >>> from recombine import Center, Factor, FactorGrid
         >>> print(Center().summary(FactorGrid((Factor("x", 0, 27, 28), Factor("y", 0, 27, 28)))))
-        495 combinations kept, 289 held out; every single value is seen
+        495 combinations kept, 289 held out; every value is seen
         """
         return HoldoutSummary.of(self.mask(grid), grid)
 
 
 def _places(factors: Any) -> Any:
-    """Texts of digits as places: no factor has such a name."""
+    """Convert strings of digits to positions; no factor has such a name."""
     if not isinstance(factors, (list, tuple)):
         return factors
     return tuple(int(part) if isinstance(part, str) and part.isdecimal() else part for part in factors)
 
 
 SomeFactors = Annotated[tuple[str | int, ...] | None, BeforeValidator(_places)]
-"""Some factors of a grid, by name or place; None: all of them."""
+"""Some factors of a grid, by name or position; None: all."""
 
 
 class Pattern(Holdout):
-    """A hold-out over some of the factors: the others are free, and all of their values are held out with it.
-
-    A subclass says what is held out of the grid of the chosen factors alone.
-    """
+    """Base class of hold-outs over some factors; a subclass defines the mask over their grid alone."""
 
     factors: Annotated[SomeFactors, ADDED] = None
-    """Factors it is about, by name or place, as x,angle or 0,2; bounds are in their order. Default: all factors."""
+    """Factors, by name or position, as x,angle or 0,2; bounds are in this order. Default: all factors."""
 
     @abstractmethod
     def pattern(self, grid: FactorGrid) -> Bool[Tensor, " ..."]:
-        """True where a combination of the chosen factors is held out; `grid` is theirs."""
+        """Return the mask over the grid of the chosen factors, True where held out."""
 
-    def usual(self, grid: FactorGrid) -> dict[str, Any]:
-        """What the fields that are none stand for, from the size of the grid of the chosen factors."""
+    def defaults(self, grid: FactorGrid) -> dict[str, Any]:
+        """Return values for fields that are None, given the grid of the chosen factors."""
         return {}
 
-    def written_out(self, grid: FactorGrid) -> Self:
-        """The same with bounds that follow the size of the grid of the chosen factors as numbers."""
-        missing = {name: value for name, value in self.usual(grid).items() if getattr(self, name) is None}
+    def filled(self, grid: FactorGrid) -> Self:
+        """Return a copy in which defaults replace None, given the grid of the chosen factors."""
+        missing = {name: value for name, value in self.defaults(grid).items() if getattr(self, name) is None}
         return self.replace(**missing) if missing else self
 
     def resolved(self, grid: FactorGrid) -> Self:
-        """The same with bounds as numbers and factors by name; without factors where it is about all of them."""
+        """Return a copy with defaults filled in and factors by name, or None for all factors."""
         chosen = self._chosen(grid)
-        return self.written_out(chosen).replace(factors=None if chosen.names == grid.names else chosen.names)
+        return self.filled(chosen).replace(factors=None if chosen.names == grid.names else chosen.names)
 
     def mask(self, grid: FactorGrid) -> Bool[Tensor, " ..."]:
         pattern, axes = self.pattern(self._chosen(grid)), self._axes(grid)

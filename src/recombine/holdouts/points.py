@@ -1,4 +1,4 @@
-"""Hold-outs of single combinations: drawn at random, or listed."""
+"""Hold-outs of individual combinations: random, or listed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from recombine.holdouts.base import CENTER_FRACTION, HOLDOUTS, Pattern
 
 @HOLDOUTS.register
 class Scattered(Pattern):
-    """Combinations drawn at random, passing over any that would remove the last example of a factor value.
+    """Random combinations, skipping any that would remove the last example of a factor value.
 
     Examples
     --------
@@ -31,61 +31,46 @@ class Scattered(Pattern):
 
     kind: Literal["random"] = "random"
     fraction: Annotated[float, Field(gt=0, lt=1)] = CENTER_FRACTION**2
-    """Share of all combinations."""
+    """Fraction of all combinations."""
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
-    """Which draw; independent of the members' seeds."""
+    """Seed of the draw, independent of training seeds."""
 
     def pattern(self, grid: FactorGrid) -> Bool[Tensor, " ..."]:
         count = round(self.fraction * grid.size)
         order = torch.randperm(grid.size, generator=torch.Generator().manual_seed(self.seed))
         drawn = order[:count]
-        if not _leaves_every_value(grid.positions(drawn), grid):
-            drawn = order[_leaving_every_value(grid.positions(order), grid)][:count]
+        columns = zip(grid.positions(drawn).unbind(1), grid.shape, strict=True)
+        if any(int(torch.bincount(column, minlength=n).max()) >= grid.size // n for column, n in columns):
+            drawn = _leaving_every_value(order, count, grid)
         if len(drawn) < count:
-            raise InvalidValue(
-                "holdout.fraction",
-                self.fraction,
-                f"at most {len(drawn) / grid.size:.4g}, so that every value is seen",
-            )
+            allowed = f"at most {len(drawn) / grid.size:.4g}, so that every value is seen"
+            raise InvalidValue("holdout.fraction", self.fraction, allowed)
         held = torch.zeros(grid.size, dtype=torch.bool)
         held[drawn] = True
         return held.reshape(grid.shape)
 
 
-def _leaves_every_value(drawn: Int[Tensor, "row factor"], grid: FactorGrid) -> bool:
-    """Whether holding out these points leaves an example of every value."""
-    columns = zip(drawn.unbind(1), grid.shape, strict=True)
-    return all(int(torch.bincount(column, minlength=n).max()) < grid.size // n for column, n in columns)
-
-
-def _leaving_every_value(order: Int[Tensor, "point factor"], grid: FactorGrid) -> Bool[Tensor, " point"]:
-    """Which points are taken if they are asked for in this order, each unless it is the last with one of its values.
-
-    Whether a point is taken depends on which earlier ones are. Assume that all are, and correct: each round is right
-    about at least one point more than the one before, and all but a handful of points are right from the first on.
-    """
-    sorted_columns = [torch.sort(column, stable=True) for column in order.unbind(1)]
-    taken = torch.ones(len(order), dtype=torch.bool)
-    while True:
-        allowed = torch.ones_like(taken)
-        for (values, places), count in zip(sorted_columns, grid.shape, strict=True):
-            in_turn = taken[places].long()
-            before = in_turn.cumsum(0) - in_turn  # of all values up to this one
-            each = grid.size // count
-            before -= before[torch.arange(count) * each][values]  # of this value alone
-            allowed[places] &= before < each - 1
-        if torch.equal(allowed, taken):
-            return taken
-        taken = allowed
+def _leaving_every_value(order: Int[Tensor, " point"], count: int, grid: FactorGrid) -> Int[Tensor, " drawn"]:
+    """Return up to `count` points in order, skipping any that is the last one with one of its values."""
+    left = [[grid.size // n] * n for n in grid.shape]
+    drawn: list[int] = []
+    for point, place in zip(order.tolist(), grid.positions(order).tolist(), strict=True):
+        if len(drawn) == count:
+            break
+        if all(left[axis][value] > 1 for axis, value in enumerate(place)):
+            drawn.append(point)
+            for axis, value in enumerate(place):
+                left[axis][value] -= 1
+    return torch.tensor(drawn, dtype=torch.int64)
 
 
 _POINTS = re.compile(r"(points=|shape=)?[\d,;]*|factors=[\w,]*")
-"""A mask's fields as text, as opposed to a file's name."""
+"""Fields of a mask as text, as opposed to a file name."""
 
 
 @HOLDOUTS.register
 class Mask(Pattern):
-    """An arbitrary list of held-out points, as integer positions, of all factors or of those that it is about.
+    """An arbitrary list of held-out points, as integer positions.
 
     `mask:0,1;3,4` lists them; `mask:FILE` reads a .npy mask or a .json list.
 
@@ -105,10 +90,10 @@ class Mask(Pattern):
     points: tuple[tuple[int, ...], ...] = ()
     """Held-out points."""
     shape: tuple[int, ...] | None = None
-    """Shape of the grid that the points are meant for, if that is known."""
+    """Shape of the grid for which the points were made, if known."""
 
-    def written_out(self, grid: FactorGrid) -> Self:
-        """In order and each point once, so that equal masks are equal specs."""
+    def filled(self, grid: FactorGrid) -> Self:
+        """Return a copy with sorted, unique points, so that equal masks are equal specs."""
         self.pattern(grid)
         return self.replace(points=tuple(sorted(set(self.points))), shape=None)
 
@@ -128,12 +113,12 @@ class Mask(Pattern):
         try:
             points = parsed_json(content)
         except ValueError:
-            raise InvalidValue("mask", str(path), "a readable file: .npy (boolean) or .json (list of points)") from None
+            raise InvalidValue("mask", str(path), "a .npy file (boolean) or a .json file (list of points)") from None
         return cls(points=points)
 
     def pattern(self, grid: FactorGrid) -> Bool[Tensor, " ..."]:
         if self.shape is not None and self.shape != grid.shape:
-            raise InvalidValue("holdout.shape", self.shape, f"{grid.shape}, the grid's")
+            raise InvalidValue("holdout.shape", self.shape, f"{grid.shape}, the shape of the grid")
         for point in self.points:
             inside = all(0 <= place < count for place, count in zip(point, grid.shape, strict=False))
             if len(point) != len(grid.shape) or not inside:

@@ -1,8 +1,8 @@
-"""Hold-outs that have a shape: boxes, corners, crosses and Ls; and those that are said by what they keep.
+"""Hold-outs with a shape: boxes, corners, crosses and Ls; and hold-outs defined by the support they keep.
 
-The latter are the training supports of the literature on compositional generalization (Wiedemer et al. 2023,
-"Compositional generalization from first principles": diagonal, orthogonal; Lachapelle et al. 2023, "Additive decoders
-for latent variables identification and Cartesian-product extrapolation": L-shaped), for any number of factors.
+The supports are those of Wiedemer et al. 2023, "Compositional generalization from first principles" (diagonal,
+orthogonal), and Lachapelle et al. 2023, "Additive decoders for latent variables identification and Cartesian-product
+extrapolation" (L-shaped), for any number of factors.
 
 Known answers, for two factors of N values: `diagonal` with bandwidth 0 keeps N combinations, `orthogonal` 2N − 1, and
 `L_shaped` holds out what `corner` does. For n factors `orthogonal` keeps 1 + n(N − 1), and `L_shaped` with a block of
@@ -24,20 +24,20 @@ from recombine.factors import LARGEST_GRID, FactorGrid
 from recombine.holdouts.base import CENTER_FRACTION, HOLDOUTS, Holdout, Pattern
 
 CORNER_START = 12 / 32
-"""Where the corner of the low-rank study begins, as a share of each factor's values."""
+"""Default start of the corner, as a fraction of each factor's values."""
 ARM_FRACTION = 8 / 28
-"""Width of the arms of the published cross, as a share of each factor's values."""
+"""Default width of the cross's arms, as a fraction of each factor's values."""
 BAND_FRACTION = 1 / 4
-"""Bandwidth as a share of the longest factor's values, unless it is given."""
+"""Default bandwidth, as a fraction of the longest factor's values."""
 ROUNDING = 1e-9
-"""Differences of positions that count as none."""
+"""Tolerance for differences of positions."""
 
 Bound = int | tuple[int, ...]
 
 
 def per_factor(field: str, bound: Bound | None, grid: FactorGrid) -> tuple[int, ...]:
-    """One bound per factor, each inside the grid."""
-    assert bound is not None  # written out
+    """Return one bound per factor, each inside the grid."""
+    assert bound is not None  # filled in by now
     bounds = bound if isinstance(bound, tuple) else (bound,) * len(grid.shape)
     if len(bounds) != len(grid.shape):
         raise InvalidValue(f"holdout.{field}", bound, f"one number, or {len(grid.shape)} (one per factor)")
@@ -48,17 +48,17 @@ def per_factor(field: str, bound: Bound | None, grid: FactorGrid) -> tuple[int, 
 
 
 def joined(bounds: list[int]) -> Bound:
-    """The bounds as one number where all are equal."""
+    """Return bounds as one number if all are equal."""
     return bounds[0] if len(set(bounds)) == 1 else tuple(bounds)
 
 
 def along(column: Tensor, axis: int, grid: FactorGrid) -> Tensor:
-    """Numbers for the values of one factor, as an array that broadcasts over the grid."""
+    """Reshape one number per value of a factor so that it broadcasts over the grid."""
     return column.reshape([-1 if k == axis else 1 for k in range(len(grid.shape))])
 
 
 def within_count(low: tuple[int, ...], high: tuple[int, ...], grid: FactorGrid) -> Int[Tensor, " ..."]:
-    """How many coordinates of each point lie between the bounds, both included."""
+    """Return how many coordinates of each point lie within the bounds, both included."""
     inside = torch.zeros(grid.shape, dtype=torch.int16)
     for axis, (count, first, last) in enumerate(zip(grid.shape, low, high, strict=True)):
         positions = torch.arange(count)
@@ -67,14 +67,14 @@ def within_count(low: tuple[int, ...], high: tuple[int, ...], grid: FactorGrid) 
 
 
 def within(low: tuple[int, ...], high: tuple[int, ...], grid: FactorGrid) -> Bool[Tensor, " ..."]:
-    """Whether each point lies between the bounds in every coordinate, both included."""
+    """Return whether each point lies within the bounds in every coordinate."""
     return within_count(low, high, grid) == len(grid.shape)
 
 
 def interval(
     pattern: Pattern, grid: FactorGrid, lower: str = "low", upper: str = "high"
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The bounds in two fields of a hold-out, one per factor, the upper ones not below the lower ones."""
+    """Return the lower and upper bounds in two fields of a hold-out, one per factor."""
     low, high = (per_factor(field, getattr(pattern, field), grid) for field in (lower, upper))
     if any(a > b for a, b in zip(low, high, strict=True)):
         raise InvalidValue(f"holdout.{upper}", joined(list(high)), f"at least the lower bound {joined(list(low))}")
@@ -84,7 +84,7 @@ def interval(
 def centred(
     grid: FactorGrid, fraction: float = CENTER_FRACTION, lower: str = "low", upper: str = "high"
 ) -> dict[str, Bound]:
-    """Bounds, by two fields, of a centred box that spans this share of every factor."""
+    """Return the bounds of a centred box that spans a fraction of every factor, by field."""
     spans = [max(1, round(fraction * count)) for count in grid.shape]
     lows = [(count - span + 1) // 2 for count, span in zip(grid.shape, spans, strict=True)]
     return {lower: joined(lows), upper: joined([low + span - 1 for low, span in zip(lows, spans, strict=True)])}
@@ -110,7 +110,7 @@ class Nothing(Holdout):
 
 @HOLDOUTS.register
 class Center(Pattern):
-    """A box `[low, high]` in every factor; centred, with 17/28 of each factor, unless bounds are given.
+    """A box `[low, high]` in every factor; by default centred, with 17/28 of each factor.
 
     Examples
     --------
@@ -130,44 +130,44 @@ class Center(Pattern):
     high: Bound | None = None
     """Highest held-out position of each factor."""
     fraction: Annotated[float, Field(gt=0, lt=1)] | None = None
-    """Span of the centred box as a share of each factor, instead of bounds."""
+    """Size of the centred box as a fraction of each factor, instead of bounds."""
 
-    def written_out(self, grid: FactorGrid) -> Self:
+    def filled(self, grid: FactorGrid) -> Self:
         if self.fraction is not None and (self.low is not None or self.high is not None):
             raise InvalidValue("holdout.fraction", self.fraction, "either a fraction or bounds, not both")
-        return super().written_out(grid).replace(fraction=None)
+        return super().filled(grid).replace(fraction=None)
 
-    def usual(self, grid: FactorGrid) -> dict[str, Any]:
+    def defaults(self, grid: FactorGrid) -> dict[str, Any]:
         return centred(grid, self.fraction or CENTER_FRACTION)
 
     def pattern(self, grid: FactorGrid) -> Bool[Tensor, " ..."]:
-        return within(*interval(self.written_out(grid), grid), grid)
+        return within(*interval(self.filled(grid), grid), grid)
 
 
 class _Beyond(Pattern):
-    """What is held out depends on how many factors lie at or beyond `start`."""
+    """Base class of hold-outs that count how many factors lie at or beyond `start`."""
 
     start: Bound | None = None
-    """Where a factor's values that count begin."""
+    """First position beyond the edge, for each factor."""
     side: Literal["high", "low"] = "high"
-    """`high`: positions start … last count; `low`: positions 0 … start."""
+    """`high`: positions start … last are beyond; `low`: positions 0 … start."""
 
-    def usual(self, grid: FactorGrid) -> dict[str, Any]:
+    def defaults(self, grid: FactorGrid) -> dict[str, Any]:
         starts = [max(1, round(CORNER_START * count)) for count in grid.shape]
         if self.side == "low":
             starts = [count - 1 - start for count, start in zip(grid.shape, starts, strict=True)]
         return {"start": joined(starts)}
 
     def beyond(self, grid: FactorGrid) -> Int[Tensor, " ..."]:
-        """How many coordinates of each point lie at or beyond `start`."""
-        start = per_factor("start", self.written_out(grid).start, grid)
+        """Return how many coordinates of each point lie at or beyond `start`."""
+        start = per_factor("start", self.filled(grid).start, grid)
         first, last = (0,) * len(grid.shape), tuple(count - 1 for count in grid.shape)
         return within_count(start, last, grid) if self.side == "high" else within_count(first, start, grid)
 
 
 @HOLDOUTS.register
 class Corner(_Beyond):
-    """All factors at or beyond `start`: a box in the corner of the largest (or smallest) values.
+    """A box in the corner of the largest (or smallest) values: all factors at or beyond `start`.
 
     Examples
     --------
@@ -189,10 +189,9 @@ class Corner(_Beyond):
 
 @HOLDOUTS.register
 class Cross(Pattern):
-    """A plus sign: points of the box `[low, high]` with at most one coordinate outside the arms' band.
+    """A plus sign: points of the box `[low, high]` with at most one coordinate outside the arms.
 
-    The published cross runs through the whole image and so removes whole factor values; it is
-    `cross:10:17:0:27` together with `allow_unseen`.
+    A cross through the whole grid, such as `cross:10:17:0:27`, removes factor values and needs `allow_unseen`.
 
     Examples
     --------
@@ -216,11 +215,11 @@ class Cross(Pattern):
     high: Bound | None = None
     """Highest held-out position of each factor."""
 
-    def usual(self, grid: FactorGrid) -> dict[str, Any]:
+    def defaults(self, grid: FactorGrid) -> dict[str, Any]:
         return centred(grid, ARM_FRACTION, "arm_low", "arm_high") | centred(grid)
 
     def pattern(self, grid: FactorGrid) -> Bool[Tensor, " ..."]:
-        cross = self.written_out(grid)
+        cross = self.filled(grid)
         outside_arms = len(grid.shape) - within_count(*interval(cross, grid, "arm_low", "arm_high"), grid)
         return within(*interval(cross, grid), grid) & (outside_arms <= 1)
 
@@ -247,16 +246,16 @@ class Ell(Pattern):
     high: Bound | None = None
     """Highest held-out position of each factor."""
     notch: Bound | None = None
-    """Where the part that is cut out of the box begins."""
+    """First position of the part cut out of the box."""
 
-    def usual(self, grid: FactorGrid) -> dict[str, Any]:
+    def defaults(self, grid: FactorGrid) -> dict[str, Any]:
         box = centred(grid)
         given = {"low": self.low, "high": self.high}
         ends = [per_factor(name, box[name] if bound is None else bound, grid) for name, bound in given.items()]
         return {**box, "notch": joined([(a + b + 1) // 2 for a, b in zip(*ends, strict=True)])}
 
     def pattern(self, grid: FactorGrid) -> Bool[Tensor, " ..."]:
-        ell = self.written_out(grid)
+        ell = self.filled(grid)
         low, high = interval(ell, grid)
         notch = per_factor("notch", ell.notch, grid)
         if not all(a < n <= b for a, n, b in zip(low, notch, high, strict=True)):
@@ -266,10 +265,10 @@ class Ell(Pattern):
 
 @HOLDOUTS.register
 class Diagonal(Pattern):
-    """A band along the diagonal is kept: where the positions of all factors differ by `bandwidth` at most.
+    """Keeps a band along the diagonal, where the positions of all factors differ by at most `bandwidth`.
 
-    Factors of fewer values than the longest are stretched to its length, so that the diagonal runs from corner to
-    corner; those of a single value are passed over.
+    Factors with fewer values than the longest are stretched to its length, so that the diagonal runs from corner to
+    corner; factors with a single value are ignored.
 
     Examples
     --------
@@ -285,16 +284,16 @@ class Diagonal(Pattern):
 
     kind: Literal["diagonal"] = "diagonal"
     bandwidth: Annotated[int, Field(ge=0, le=LARGEST_GRID)] | None = None
-    """Largest difference between kept positions, in steps of the longest factor; 0 keeps the diagonal alone."""
+    """Largest difference between kept positions, in steps of the longest factor; 0 keeps only the diagonal."""
 
-    def usual(self, grid: FactorGrid) -> dict[str, Any]:
+    def defaults(self, grid: FactorGrid) -> dict[str, Any]:
         longest = max(grid.shape)
-        # A factor of few values has wide steps, and a band that is narrower than one can pass beside a value.
+        # A factor with few values has wide steps; a band narrower than a step could miss one of its values.
         widest = ceil(max((longest - 1) / (count - 1) if count > 1 else 0 for count in grid.shape))
         return {"bandwidth": max(round(BAND_FRACTION * longest), widest)}
 
     def pattern(self, grid: FactorGrid) -> Bool[Tensor, " ..."]:
-        longest, bandwidth = max(grid.shape), self.written_out(grid).bandwidth or 0
+        longest, bandwidth = max(grid.shape), self.filled(grid).bandwidth or 0
         least, most = torch.tensor(torch.inf), torch.tensor(-torch.inf)
         for axis, count in enumerate(grid.shape):
             if count > 1:
@@ -305,7 +304,7 @@ class Diagonal(Pattern):
 
 @HOLDOUTS.register
 class Orthogonal(Pattern):
-    """One factor is varied at a time: kept is where at most one factor differs from a base point.
+    """Keeps combinations in which at most one factor differs from a base point.
 
     Examples
     --------
@@ -321,21 +320,21 @@ class Orthogonal(Pattern):
 
     kind: Literal["orthogonal"] = "orthogonal"
     base: Bound | None = None
-    """Position of the base point; the middle unless it is given."""
+    """Position of the base point. Default: the middle."""
 
-    def usual(self, grid: FactorGrid) -> dict[str, Any]:
+    def defaults(self, grid: FactorGrid) -> dict[str, Any]:
         return {"base": joined([count // 2 for count in grid.shape])}
 
     def pattern(self, grid: FactorGrid) -> Bool[Tensor, " ..."]:
-        base = per_factor("base", self.written_out(grid).base, grid)
+        base = per_factor("base", self.filled(grid).base, grid)
         return len(grid.shape) - within_count(base, base, grid) > 1
 
 
 @HOLDOUTS.register
 class LShaped(_Beyond):
-    """An L-shaped support is kept: where at most one factor lies outside the block in the corner of the lowest values.
+    """Keeps an L-shaped support: at most one factor lies outside the block of lowest values.
 
-    `corner` holds out where all factors are outside; for two factors that is the same.
+    `corner` holds out combinations in which all factors are outside; for two factors that is the same.
 
     Examples
     --------

@@ -1,8 +1,8 @@
-"""A network of transposed convolutions as kernels see it: read off the shapes of its parameters.
+"""The architecture of a network of transposed convolutions, inferred from the shapes of its parameters.
 
-Weight and bias in turn: from the code to `first` × `first` pixels, `(code, channels, first, first)`; blocks
+Weights and biases alternate: from the code to `first` × `first` pixels, `(code, channels, first, first)`; blocks
 `(channels, channels, side, side)` that keep the size (side 3, stride 1) or double it (side 4, stride 2), with padding 1
-and a ReLU; and a last convolution to one channel, `(1, channels, 3, 3)`.
+and a ReLU; and a final convolution to one channel, `(1, channels, 3, 3)`.
 """
 
 from __future__ import annotations
@@ -14,32 +14,30 @@ from functools import cached_property, lru_cache
 Shapes = tuple[tuple[int, ...], ...]
 """Shapes of a network's parameters, in order."""
 SIDE, DOUBLING_SIDE = 3, 4
-"""Rows and columns of a kernel that keeps the size, and of one that doubles it."""
+"""Side of a convolution kernel that keeps the size, and of one that doubles it."""
 
 
 @dataclass(frozen=True)
 class NetworkShape:
-    """A network by the shapes of its parameters."""
+    """A network, described by the shapes of its parameters."""
 
     shapes: Shapes
 
     @staticmethod
     @lru_cache(maxsize=256)
     def of(shapes: Shapes) -> NetworkShape:
-        """The network with these shapes; a ValueError for those that no kernel knows."""
+        """Return the network with these shapes; a ValueError if no kernel supports it."""
         network = NetworkShape(tuple(tuple(shape) for shape in shapes))
         if len(shapes) < 4 or network.with_channels(network.channels) != network.shapes:
-            raise ValueError(f"shapes {shapes} are not those of transposed convolutions from a point to one channel")
+            raise ValueError(f"shapes must be those of transposed convolutions to one channel, got {shapes}")
         return network
 
     @property
     def code(self) -> int:
-        """Length of the code."""
         return self.shapes[0][0]
 
     @property
     def channels(self) -> int:
-        """Channels of every stage."""
         return self.shapes[0][1]
 
     @property
@@ -49,7 +47,7 @@ class NetworkShape:
 
     @cached_property
     def doubles(self) -> tuple[bool, ...]:
-        """Which of the blocks double the size."""
+        """For each block, whether it doubles the size."""
         return tuple(weight[-1] == DOUBLING_SIDE for weight in self.shapes[2:-2:2])
 
     @property
@@ -59,11 +57,11 @@ class NetworkShape:
 
     @cached_property
     def sizes(self) -> tuple[int, ...]:
-        """Numbers of each parameter."""
+        """Number of elements of each parameter."""
         return tuple(math.prod(shape) for shape in self.shapes)
 
     def with_channels(self, channels: int) -> Shapes:
-        """The shapes of the same network with another number of channels."""
+        """Return the shapes of the same network with a different number of channels."""
         shapes: list[tuple[int, ...]] = [(self.code, channels, self.first, self.first), (channels,)]
         for doubles in self.doubles:
             side = DOUBLING_SIDE if doubles else SIDE

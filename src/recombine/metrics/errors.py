@@ -1,45 +1,41 @@
-"""How wrong outputs are, which values they show, how many bumps, and how deep inside a hold-out they lie (§3.2–3.3).
+"""Errors of outputs, the factor values and bumps that they show, and depth inside a hold-out (§3.2–3.3).
 
-Conventions: squared errors are means over pixels (or code neurons), one number per grid point; regions are `id` (kept
-combinations) and `ood` (held out). An error *over blank* is divided by the error, on the same points, of the output
-that ignores the input: 1 means no better than drawing nothing. A point is a *hit* when the extreme pixel lies within
-`tolerance` pixels of the truth along both axes.
+Conventions
+-----------
+Squared errors are means over pixels (or code neurons), one number per grid point; regions are `id` (kept combinations)
+and `ood` (held out). An error *over blank* is relative to the error, on the same points, of an output that ignores the
+input: 1 is no better than drawing nothing. A point is a *hit* if the extreme pixel is within `TOLERANCE` pixels of the
+truth along both axes.
 
-The extreme pixel of a grey image is its brightest or darkest one. Colour has no polarity: a red thing on white is
-darker in two channels and as bright in the third. There it is the pixel farthest from the background, distances summed
-over channels (`contrast`). An image with the same bump in every channel has the same extreme pixel either way.
+The extreme pixel of a grey image is its brightest or darkest one. Colour has no polarity (a red object on white is
+darker in two channels and as bright in the third), so in colour it is the pixel farthest from the background, with
+distances summed over channels (`contrast`). For the same bump in every channel both give the same pixel.
 
-The extreme pixel needs a bump and says nothing of size or hue. For any renderer, `nearest_values` says which value of
-each factor an output shows: it is compared, factor by factor, with the images that differ from its own target in that
-factor alone. Of equally near images the lowest value counts.
+The extreme pixel needs a bump and ignores size and hue. For any renderer, `nearest_values` is the value of each factor
+that an output shows: the nearest of the images that differ from its target in that factor alone, the lowest value
+among ties.
 
-Depth inside a hold-out is the distance to the nearest kept point, Chebyshev's (the largest difference along any
-factor), in grid steps. What lies past the grid's border is not a kept point, so a corner that is held out is deepest in
-the corner. A held-out point beside a kept one has distance 1.
+Depth inside a hold-out is the Chebyshev distance to the nearest kept point (the largest difference along any factor),
+in grid steps. There are no kept points beyond the grid's border, so a held-out corner is deepest in the corner.
 
 A *peak* is a pixel that
 
-- rises above `THRESHOLD` times the true bump's height, which is 1,
+- exceeds `THRESHOLD` times the height of the true bump, which is 1,
 - is the highest within two pixels along both axes, so that peaks are at least three pixels apart, and
-- is separate: every way from it to a higher pixel falls by at least `PROMINENCE` times that height first.
+- is separate: every path from it to a higher pixel first falls by at least `PROMINENCE` times that height, so that
+  noise on a ridge does not count as a row of bumps. Among equal pixels the first (by row, then column) is the higher.
 
-The last keeps the noise on a ridge from counting as a row of bumps. Among equals the first one (by row, then column)
-is the higher, so a level ridge has one peak.
+`several` is the fraction of points with at least two peaks, `count` the mean number of peaks, and `centred` the
+fraction of points with a peak within `TOLERANCE` pixels of the truth. `aligned` is the fraction of all peaks within
+`TOLERANCE` of the true column or row; since correct bumps also have 1, `away_aligned` is restricted to peaks that are
+not at the truth. Their chance levels (`aligned_chance`, `away_chance`) compare each point's peaks with the truth of
+another point, over all pairs of different points. Without peaks they are NaN.
 
-`several`: share of points with at least two peaks. `count`: mean number of peaks. `centred`: share of points with a
-peak at the truth, that is within `TOLERANCE` pixels of it along both axes.
-
-`aligned`: share of all points' peaks that lie within `TOLERANCE` of the true column or the true row. A network that
-draws every bump right has 1, so this alone shows no artefacts; `away_aligned` is of the peaks that are not at the
-truth. Each has its chance level beside it (`aligned_chance`, `away_chance`): the same share when each point's peaks are
-held against the truth of another point, over all pairs of different points, which is exact and keeps where peaks lie.
-A share of no peaks is NaN.
-
-Known answers: a perfect output has error 0 and is a hit; a blank output has 1 over blank; a bump drawn one pixel off is
-a hit, two off is not. Targets show their own values wherever images differ; a blank output shows the value whose image
-has the least energy. The middle of a held-out square of 5 × 5 points has distance 3, one of a random mask mostly 1. For
-bumps drawn right `count` and `centred` are 1, `several` is 0, `away_aligned` is NaN. For sums of kept bumps that share
-x or y, `several`, `aligned` and `away_aligned` are 1.
+Known answers: a perfect output has error 0 and is a hit; a blank output has 1 over blank; a bump that is one pixel off
+is a hit, two pixels off is not. Targets show their own values; a blank output shows the value whose image has the least
+energy. The middle of a held-out square of 5 × 5 points has depth 3, points of a random mask mostly 1. Correct bumps
+have `count` and `centred` 1, `several` 0 and `away_aligned` NaN. Sums of kept bumps that share x or y have `several`,
+`aligned` and `away_aligned` 1.
 """
 
 from __future__ import annotations
@@ -55,38 +51,37 @@ from recombine.errors import InvalidValue
 
 Polarity = Literal["bright", "dark"]
 TOLERANCE = 1.0
-"""Pixels that a coordinate may be off and still count."""
+"""Allowed error of a coordinate, in pixels."""
 MARGIN = 3
-"""Grid steps to the nearest kept point from which on a held-out point counts as interior."""
+"""Minimum depth of interior points, in grid steps."""
 FEWEST = 4
-"""Interior points below which a smaller margin is taken."""
+"""Minimum number of interior points; with fewer, a smaller margin is used."""
 THRESHOLD = 0.25
 PROMINENCE = 0.1
 REACH = 2
-"""Pixels around a peak, along both axes, without a higher one."""
+"""A peak is the highest pixel within this distance along both axes."""
 TIE = 1e-9
-"""Share of the true height by which each pixel is lowered under the one before it, so that there are no equals."""
+"""Each pixel is lowered by this much relative to the previous one, to break ties."""
 IMAGES_AT_ONCE = 2**14
 
 
 def squared_error(
     outputs: Float[Tensor, " ..."], targets: Float[Tensor, " point *pixel"]
 ) -> Float[Tensor, "... point"]:
-    """Mean squared error of the output at each point, with any member axes of the outputs before the points'.
+    """Mean squared error of the output at each point; outputs may have leading member axes.
 
     >>> squared_error(torch.tensor([[1.0, 3.0]]), torch.tensor([[1.0, 1.0]])).tolist()
     [2.0]
     """
     if outputs.shape[outputs.ndim - targets.ndim :] != targets.shape or targets.ndim < 2:  # they would broadcast
-        raise InvalidValue("outputs", outputs, f"of shape {tuple(targets.shape)}, as the targets")
+        raise InvalidValue("outputs", outputs, f"of shape {tuple(targets.shape)}, like the targets")
     return (outputs - targets).square().flatten(-(targets.ndim - 1)).mean(dim=-1)
 
 
 def contrast(images: Float[Tensor, "*point channel y x"], background: float = 0.0) -> Float[Tensor, "*point y x"]:
-    """How far each pixel of a colour image is from the background: Σ |value − background| over channels.
+    """Distance of each pixel of a colour image from the background: Σ |value − background| over channels.
 
-    A grey image, bright where something is drawn, for `extreme_pixel`, `separate_peaks` and all others that look at
-    grey ones.
+    The result is a grey image for `extreme_pixel`, `separate_peaks` and other functions of grey images.
 
     >>> red_on_white = torch.tensor([[[1.0, 1.0]], [[1.0, 0.0]], [[1.0, 0.25]]])
     >>> contrast(red_on_white, background=1.0).tolist()
@@ -96,7 +91,7 @@ def contrast(images: Float[Tensor, "*point channel y x"], background: float = 0.
 
 
 def extreme_pixel(images: Float[Tensor, "*point y x"], polarity: Polarity = "bright") -> Int[Tensor, "*point 2"]:
-    """`(column, row)` of the brightest (or darkest) pixel of each image, the first one among equals.
+    """`(column, row)` of the brightest (or darkest) pixel of each image, the first among ties.
 
     >>> extreme_pixel(torch.tensor([[0.0, 0.0, 0.5], [0.0, 1.0, 0.0]])).tolist()
     [1, 1]
@@ -110,7 +105,7 @@ def hits(
     located: Float[Tensor, "*member point axis"] | Int[Tensor, "*member point axis"],
     truth: Float[Tensor, "point axis"],
 ) -> Bool[Tensor, "*member point"]:
-    """Whether every coordinate, such as `extreme_pixel` reads off outputs, is within `TOLERANCE` pixels.
+    """Whether located coordinates, such as those of `extreme_pixel`, are within `TOLERANCE` pixels of the truth.
 
     >>> hits(torch.tensor([[1.0, 4.0], [1.0, 5.0]]), torch.tensor([[2.0, 3.0], [2.0, 3.0]])).tolist()
     [True, False]
@@ -121,34 +116,31 @@ def hits(
 def nearest_values(
     outputs: Float[Tensor, "*member point pixel"], targets: Float[Tensor, "point pixel"], shape: tuple[int, ...]
 ) -> Int[Tensor, "*member point factor"]:
-    """Position of the value that an output shows, factor by factor, from 0; points are in the grid's order.
+    """Index of the value of each factor that an output shows; points are in the grid's order.
 
     >>> targets = torch.eye(6)
     >>> nearest_values(targets, targets, (2, 3)).tolist()
     [[0, 0], [0, 1], [0, 2], [1, 0], [1, 1], [1, 2]]
-    >>> nearest_values(targets.roll(1, dims=0), targets, (2, 3))[1].tolist()  # shows what is right at the point before
+    >>> nearest_values(targets.roll(1, dims=0), targets, (2, 3))[1].tolist()  # shows the target of the previous point
     [0, 0]
     """
-    energy = targets.square().sum(dim=-1)
-    found = [_along(outputs, targets, energy, shape, factor) for factor in range(len(shape))]
-    return torch.stack(found, dim=-1)
+    energy, lead = targets.square().sum(dim=-1), outputs.ndim - 2
 
+    def lines(values: Tensor, first: int, factor: int) -> Tensor:
+        """Values over the grid, with the factor's axis last among the grid's axes."""
+        return values.unflatten(first, shape).movedim(first + factor, first + len(shape) - 1)
 
-def _along(outputs: Tensor, targets: Tensor, energy: Tensor, shape: tuple[int, ...], factor: int) -> Tensor:
-    """Of one factor: lines of the grid along it, all their outputs against all their targets."""
-    lead = outputs.ndim - 2
-
-    def lines(values: Tensor, axis: int) -> Tensor:
-        return values.unflatten(axis, shape).movedim(axis + factor, axis + len(shape) - 1)
-
-    own, right = lines(outputs, lead), lines(targets, 0)
-    distance = lines(energy, 0)[..., None, :] - 2 * own @ right.mT
-    nearest = distance.argmin(dim=-1)
-    return nearest.movedim(lead + len(shape) - 1, lead + factor).flatten(lead)
+    nearest = []
+    for factor in range(len(shape)):
+        # ‖output − target‖² without the output's own norm, which is the same for all targets
+        products = lines(outputs, lead, factor) @ lines(targets, 0, factor).mT
+        distance = lines(energy, 0, factor)[..., None, :] - 2 * products
+        nearest.append(distance.argmin(dim=-1).movedim(lead + len(shape) - 1, lead + factor).flatten(lead))
+    return torch.stack(nearest, dim=-1)
 
 
 def distance_inside(held_out: Bool[Tensor, " point"], shape: tuple[int, ...]) -> Float[Tensor, " point"]:
-    """Distance from each point of a grid to the nearest kept one: 0 at kept points, infinity if there is none.
+    """Distance from each grid point to the nearest kept one: 0 at kept points, infinite if none is kept.
 
     >>> distance_inside(torch.tensor([False, True, True, True, False, True]), (6,)).tolist()
     [0.0, 1.0, 2.0, 1.0, 0.0, 1.0]
@@ -162,10 +154,9 @@ def distance_inside(held_out: Bool[Tensor, " point"], shape: tuple[int, ...]) ->
 
 
 def interior(held_out: Bool[Tensor, " point"], shape: tuple[int, ...]) -> Bool[Tensor, " point"]:
-    """Held-out points that are at least `MARGIN` grid steps away from every kept one.
+    """Mask of held-out points at least `MARGIN` grid steps away from every kept one.
 
-    Where that leaves fewer than `FEWEST` points, the largest smaller margin that does not is taken, at last 1: all
-    held-out points.
+    With fewer than `FEWEST` such points, the margin is reduced step by step, down to 1 (all held-out points).
 
     >>> held_out = torch.tensor([False, True, True, True, True, True, True, False])
     >>> interior(held_out, (8,)).tolist()
@@ -178,9 +169,9 @@ def interior(held_out: Bool[Tensor, " point"], shape: tuple[int, ...]) -> Bool[T
 
 
 def separate_peaks(signals: Float[Tensor, "*image y x"], *, dark: bool = False) -> Bool[Tensor, "*image y x"]:
-    """Where images over the background, with bumps of height 1, have peaks; an image with NaN has none.
+    """Mask of the peaks of signals (images minus background, bumps of height 1); an image with NaN has none.
 
-    `dark` bumps on white make signals negative.
+    The signals of `dark` bumps on white are negative.
 
     >>> separate_peaks(torch.tensor([[0.0, 0.5, 0.0, 0.1, 0.4, 1.0, 0.7]])).int().tolist()
     [[0, 1, 0, 0, 0, 1, 0]]
@@ -193,13 +184,13 @@ def separate_peaks(signals: Float[Tensor, "*image y x"], *, dark: bool = False) 
 
 
 def _peaks(images: Tensor) -> Tensor:
-    """Peaks of images whose pixels all differ: `(image, 1, y, x)`.
+    """Peaks of `(image, 1, y, x)` images whose pixels all differ.
 
-    Water stands `PROMINENCE` below every pixel and rises from each as far as the image lets it pass (the
-    morphological reconstruction); it has risen at a top that a higher one can be reached from without falling so far.
+    A morphological reconstruction of the image from a copy lowered by `PROMINENCE`: it exceeds that copy at a pixel
+    from which a higher one can be reached without falling by `PROMINENCE`.
     """
     level = images - PROMINENCE
-    for _ in range(images.shape[-1] * images.shape[-2]):  # no way is longer; NaN never comes to rest
+    for _ in range(images.shape[-1] * images.shape[-2]):  # the longest possible path; NaN never converges
         spread = torch.minimum(max_pool2d(level, 3, stride=1, padding=1), images)
         if torch.equal(spread, level):
             break
@@ -216,10 +207,11 @@ def peak_scores(
     chosen: Bool[Tensor, " point"] | None = None,
     dark: bool = False,
 ) -> dict[str, Float[Tensor, "*member"]]:
-    """How many peaks outputs have, and how many of these lie in the true row or column.
+    """Number of peaks of the outputs, and the fraction of them in the true row or column.
 
-    Positions are column and row, in pixels, of each point's true bump. One number per member, over the chosen points or
-    all: `several`, `count`, `centred`, `aligned`, `aligned_chance`, `away_aligned` and `away_chance`.
+    Positions are the column and row of each point's true bump, in pixels. Returns one number per member, over the
+    chosen points (default: all): `several`, `count`, `centred`, `aligned`, `aligned_chance`, `away_aligned` and
+    `away_chance`.
     """
     if chosen is not None:
         signals, positions = signals[..., chosen, :, :], positions[chosen]
@@ -241,17 +233,17 @@ def peak_scores(
 
 
 def _near(values: Tensor, length: int) -> Tensor:
-    """For each point, which pixels of an axis are near its value."""
+    """Mask of the pixels of an axis that are near each point's value."""
     pixels = torch.arange(length, dtype=values.dtype, device=values.device)
     return (pixels - values[:, None]).abs() <= TOLERANCE
 
 
 def _own(tops: Tensor, region: Tensor) -> Tensor:
-    """Peaks within the region of their own point, over all points."""
+    """Number of peaks within the region of their own point."""
     return (tops & region).sum(dim=(-3, -2, -1)).double()
 
 
 def _others(tops: Tensor, region: Tensor) -> Tensor:
-    """Peaks within the region of another point, over all pairs of different points."""
+    """Number of peaks within the region of another point, over all pairs of different points."""
     pairs = tops.sum(dim=-3).double() * region.sum(dim=0).double()
     return pairs.sum(dim=(-2, -1)) - _own(tops, region)

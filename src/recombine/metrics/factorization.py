@@ -1,23 +1,23 @@
-"""Which orders of interaction a kernel is made of, and where it lies between memorisation and factorization (A.4, A.5).
+"""Orders of interaction in a kernel: its place between memorisation and factorization (A.4, A.5).
 
 Conventions
 -----------
 A Gram matrix K over a factor grid is expanded by the functional ANOVA of its rows and columns (Eq. 32–35). For a set S
-of factors, A_S averages over every factor outside S and takes the mean off along every factor inside; the A_S are
+of factors, A_S averages over every factor outside S and subtracts the mean along every factor inside; the A_S are
 orthogonal projections that sum to the identity. The term of S is A_S K A_S, its coefficient θ_S the Frobenius norm, its
-weight θ² (default) or |θ|. The empty set, a constant, carries no information about any factor and is left out. PF_Coeff
-is the weight in terms of one factor each, as a share of all; or in the terms of any family of sets.
+weight θ² (default) or |θ|. The empty set, a constant, carries no information and is left out. PF_Coeff is the fraction
+of the weight in single-factor terms, or in the terms of any family of sets.
 
 The paper reads a kernel of one term in two ways. A.4: rank 1, a single product of a kernel per factor, is "purely
 factorized" (`recombine.theory.ranks.kernel_rank`). A.5: learning a single term in all factors is "pure memorisation",
-and weight in single-factor terms is factorization. The delta kernel is rank 1 and memorises, so that one number cannot
-be both. Its PF_Coeff of one-factor terms is not 0 but Σ_i (N_i − 1) / (Π_i N_i − 1), 2 / (N + 1) for two factors;
-`above_delta` is on a scale on which that is 0 and 1 stays 1, and below 0 for kernels with less.
+and weight in single-factor terms is factorization. The delta kernel has rank 1 and memorises, so one number cannot be
+both. Its PF_Coeff is not 0 but Σ_i (N_i − 1) / (Π_i N_i − 1), 2 / (N + 1) for two factors; `above_delta` rescales
+PF_Coeff so that the delta kernel has 0 and additive kernels have 1, and can be negative.
 
 Known answers: an additive kernel k_x(x, x′) + k_y(y, y′) has 1 in single-factor terms; the delta kernel δ_x δ_y (pure
-memorisation) has (N − 1) / (N + 1) in the top one on an N × N grid with squared weights, nearly all. The binary (OR)
-kernel 1 − Π(1 − δ_i) has squared weights in proportion to Π_{i ∉ S} (N_i − 1), since 1 − δ_i is N_i − 1 times the mean
-less what deviates from it: (N + M − 2) / (N + M − 1) in single factors on an N × M grid.
+memorisation) has (N − 1) / (N + 1) in the two-factor term on an N × N grid with squared weights. The binary (OR) kernel
+1 − Π(1 − δ_i) has squared weights proportional to Π_{i ∉ S} (N_i − 1): (N + M − 2) / (N + M − 1) in single factors on
+an N × M grid.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ Weight = Literal["square", "absolute"]
 
 
 def _subsets(factors: int) -> Iterator[tuple[int, ...]]:
-    """Every set of factors but the empty one, small ones first."""
+    """All non-empty sets of factors, small ones first."""
     for order in range(1, factors + 1):
         yield from combinations(range(factors), order)
 
@@ -53,7 +53,7 @@ def _projected(kernel: Tensor, inside: tuple[int, ...], factors: int, first: int
 def interaction_weights(
     gram: Float[Tensor, "*member point point"], shape: tuple[int, ...], weight: Weight = "square"
 ) -> dict[tuple[int, ...], Float[Tensor, "*member"]]:
-    """Weight of each set of factors in a kernel over a grid, θ² or |θ|, by the set's indices; without the constant.
+    """Weight (θ² or |θ|) of each non-empty set of factors in a kernel over a grid, by the factors' indices.
 
     >>> {inside: round(value.item(), 6) for inside, value in interaction_weights(torch.eye(4), (2, 2)).items()}
     {(0,): 1.0, (1,): 1.0, (0, 1): 1.0}
@@ -65,7 +65,7 @@ def interaction_weights(
     weights = {}
     for inside in _subsets(factors):
         term = _projected(_projected(paired, inside, factors, lead), inside, factors, lead + factors)
-        # Averaged axes have length 1; the term itself repeats along them.
+        # averaged axes have length 1, and the term is constant along them
         repeats = points**2 / term[(0,) * lead].numel() if lead else points**2 / term.numel()
         square = term.square().flatten(lead).sum(dim=-1) * repeats
         weights[inside] = square if weight == "square" else square.sqrt()
@@ -79,7 +79,7 @@ def partial_factorization(
     *,
     family: Iterable[Iterable[int]] | None = None,
 ) -> Float[Tensor, "*member"]:
-    """PF_Coeff (Eq. 33, 35): share of the weight in terms of one factor each, or in a family of sets of factors.
+    """PF_Coeff (Eq. 33, 35): fraction of the weight in single-factor terms, or in a family of sets of factors.
 
     NaN for a constant kernel.
 
@@ -91,7 +91,7 @@ def partial_factorization(
     sets = list(_subsets(len(shape)))
     chosen = sets[: len(shape)] if family is None else [tuple(sorted(own)) for own in family]
     if not chosen or not set(chosen) <= set(sets):
-        raise InvalidValue("family", family, f"sets of factors from 0 to {len(shape) - 1}, none of them empty")
+        raise InvalidValue("family", family, f"non-empty sets of factors from 0 to {len(shape) - 1}")
     weights = interaction_weights(gram, shape, weight)
     total = torch.stack(list(weights.values())).sum(dim=0)
     low = torch.stack([value for inside, value in weights.items() if inside in chosen]).sum(dim=0)
@@ -99,17 +99,17 @@ def partial_factorization(
 
 
 def above_delta(single_factor: Tensor, shape: tuple[int, ...]) -> Tensor:
-    """PF_Coeff of one-factor terms on a scale on which the delta kernel's is 0; NaN on a grid of one point."""
+    """PF_Coeff rescaled so that the delta kernel has 0 and additive kernels 1; NaN on a grid of one point."""
     delta = sum(count - 1 for count in shape) / max(1, prod(shape) - 1)
     return (single_factor - delta) / (1 - delta) if delta < 1 else torch.full_like(single_factor, torch.nan)
 
 
 def landmarks(shape: tuple[int, ...], *, bump: float = 1.0) -> dict[str, Float[Tensor, ""]]:
-    """Where kernels that one knows lie between the delta kernel (0) and additive ones (1), for a figure.
+    """`above_delta` of well-known kernels, as landmarks in a figure.
 
-    `above_delta` of `delta`, δ in every factor (memorisation); `additive`, the sum of one δ per factor; `or`, 1 where
-    any factor is equal; `broad`, the product of Gaussians as broad as half of the longest factor; `bump`, the Gram
-    matrix of ideal bumps of a standard deviation in grid steps, whose overlap is Π exp(−d²/4s²).
+    `delta`: δ in every factor (memorisation); `additive`: the sum of one δ per factor; `or`: 1 if any factor is equal;
+    `broad`: the product of Gaussians half as wide as the longest factor; `bump`: the Gram matrix of ideal bumps whose
+    standard deviation is `bump` grid steps, Π exp(−d²/4s²).
 
     >>> {name: round(place.item(), 2) + 0.0 for name, place in landmarks((6, 6)).items()}
     {'delta': 0.0, 'additive': 1.0, 'or': 0.87, 'broad': 0.99, 'bump': 0.71}

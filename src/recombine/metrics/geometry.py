@@ -3,36 +3,30 @@
 
 Conventions
 -----------
-All numbers come from a metric tensor g over the factors, see `recombine.metrics.metric_tensors`.
+All metrics are functions of the metric tensor g over the factors (`recombine.metrics.stages`).
 
 - `volume_element` is √det g.
 - `local_factorization` is 1 − |g_xy| / (|g_xx| + |g_yy|), in [½, 1]; for n factors the mean over all pairs. It is
-  averaged over points (the paper) or taken of the averaged g (the published scripts).
+  averaged over points (as in the paper) or computed from the averaged g (as in the published scripts).
 - `cross_terms` is |g_xy| / √(g_xx g_yy), the absolute cosine between the stage's two tangents, in [0, 1]; for n factors
-  the mean over all pairs. It is normalised by the geometric mean: by g_xx + g_yy it would be 1 − F, the loss of
-  factorization, which is small wherever one factor moves a stage much more than the other, whatever the angle between
-  them. A pair with a factor that does not move the stage has no cosine and is left out; so is a point where no pair has
-  one.
+  the mean over all pairs. Normalised by g_xx + g_yy it would be 1 − F, which is small whenever one factor moves a stage
+  much more than the other, whatever the angle between them. Pairs with a factor that does not move the stage, and
+  points without any other pair, are left out.
 
-`log_volume` is log10 of the volume element, floored at `FLOOR` so that flat places count as flat, not as infinitely so.
-Spreads are standard deviations over points. Regions: *held* (held out) and *kept*. A region's spread is about its own
-mean, so that a region of larger or smaller volume as a whole has no more spread for it; the *excess* is the held-out
-region's spread less the kept one's. Deviations are from the mean of the kept points.
+`log_volume` is log10 of the volume element, floored at `FLOOR` so that flat places do not dominate. Spreads are
+standard deviations over points. Regions are *held* (held out) and *kept*. A region's spread is about its own mean; the
+*excess* is the held-out region's spread minus that of the kept one. Deviations are from the mean of the kept points.
 
-The Laplacian of a map over a factor grid is the sum of its second differences along every factor,
-f(i + 1) − 2 f(i) + f(i − 1), in steps of the grid whatever the factors' spacing. It is there at inner points, which
-have both neighbours along every factor; a factor with fewer than three values leaves none. `roughness` is the median of
-its absolute value over inner points: of all, or of those in a region. The point in the middle decides which region that
-is; its neighbours may lie in the other. Of an even number of points the median is the mean of the middle two. Roughness
-looks at neighbours, while spread looks at the whole region: a steady slope has spread and no roughness. The median
-leaves out the few large values at a region's border. Where the metric is one of finite differences, the volume at the
-grid's own border is of one-sided ones, and points next to it see the change; they are few too.
+The Laplacian of a map over the grid is the sum of its second differences f(i + 1) − 2 f(i) + f(i − 1) along every
+factor, in grid steps. It is defined at inner points, which have both neighbours along every factor. `roughness` is the
+median of its absolute value over inner points, of the grid or of a region; a point belongs to a region by itself, its
+neighbours may lie outside. Unlike spread, roughness is local: a uniform slope has spread and no roughness. The median
+ignores the few large values at a region's border, and at the grid's border, where finite differences are one-sided.
 
 Known answers: g = I has volume 1, factorization 1 and cross-term 0; two factors that move a stage in the same direction
-have volume 0, factorization ½ and cross-term 1, the latter whatever the units of a factor. A stage of constant volume
-has spread, contrast and deviations 0; one whose volume is ten times as large in the held-out region as elsewhere has
-contrast 1 and excess 0. A constant or linear map has roughness 0; Σ (i_a)² / 2 over n factors has n; a chessboard of n
-factors with values ±c has 4 n c.
+have volume 0, factorization ½ and cross-term 1, whatever their units. A stage of constant volume has spread, contrast
+and deviations 0; one whose volume is ten times as large in the held-out region has contrast 1 and excess 0. A constant
+or linear map has roughness 0; Σ (i_a)² / 2 over n factors has n; a chessboard of n factors with values ±c has 4 n c.
 """
 
 from __future__ import annotations
@@ -46,13 +40,12 @@ from torch import Tensor
 from recombine.metrics.registry import Column, Need, Stage, stage_metric
 
 FLOOR = 1e-8
-"""Volume elements below this count as this."""
+"""Smaller volume elements are raised to this value."""
 FLOORED = f"of log10 volume, floored at {FLOOR:g}"
-"""In descriptions of columns."""
 
 
 def volume_element(metric: Float[Tensor, "*point factor factor"]) -> Float[Tensor, "*point"]:
-    """√det g (Eq. 6, 39) at each point: how much a unit cell of factor space is enlarged.
+    """√det g (Eq. 6, 39) at each point: the factor by which a unit cell of factor space is enlarged.
 
     >>> volume_element(torch.eye(2) * 3).item()
     3.0
@@ -63,7 +56,7 @@ def volume_element(metric: Float[Tensor, "*point factor factor"]) -> Float[Tenso
 def local_factorization(metric: Float[Tensor, "*point factor factor"]) -> Float[Tensor, "*point"]:
     """1 − |g_ab| / (|g_aa| + |g_bb|) at each point (Eq. 7, 42), averaged over pairs of factors.
 
-    A pair of factors that both leave the stage unmoved is left out; NaN where all pairs are.
+    Pairs of factors that both do not move the stage are left out; NaN if all pairs are.
 
     >>> local_factorization(torch.eye(2)).item(), local_factorization(torch.ones(2, 2)).item()
     (1.0, 0.5)
@@ -79,7 +72,7 @@ def local_factorization(metric: Float[Tensor, "*point factor factor"]) -> Float[
 def cross_terms(metric: Float[Tensor, "*point factor factor"]) -> Float[Tensor, "*point"]:
     """|g_ab| / √(g_aa g_bb) at each point, averaged over pairs of factors.
 
-    A pair of which one factor leaves the stage unmoved is left out; NaN where all pairs are.
+    Pairs with a factor that does not move the stage are left out; NaN if all pairs are.
 
     >>> cross_terms(torch.eye(2)).item(), cross_terms(torch.tensor([[9.0, 3.0], [3.0, 1.0]])).item()
     (0.0, 1.0)
@@ -89,11 +82,11 @@ def cross_terms(metric: Float[Tensor, "*point factor factor"]) -> Float[Tensor, 
     lengths = torch.where(lengths > 0, lengths, torch.nan)
     cosines = metric.abs() / lengths[..., :, None] / lengths[..., None, :]
     pairs = torch.stack([cosines[..., a, b] for a, b in combinations(range(metric.shape[-1]), 2)])
-    return pairs.clamp(max=1).nanmean(dim=0)  # beyond 1 by rounding alone
+    return pairs.clamp(max=1).nanmean(dim=0)  # rounding may exceed 1
 
 
 def log_volume(metric: Float[Tensor, "*point factor factor"]) -> Float[Tensor, "*point"]:
-    """log10 of the volume element at each point, at least that of `FLOOR`.
+    """log10 of the volume element at each point, floored at `FLOOR`.
 
     >>> log_volume(torch.stack([torch.eye(2) * 100, torch.zeros(2, 2)])).tolist()
     [2.0, -8.0]
@@ -104,7 +97,7 @@ def log_volume(metric: Float[Tensor, "*point factor factor"]) -> Float[Tensor, "
 def roughness(
     values: Float[Tensor, "*member point"], shape: tuple[int, ...], region: Bool[Tensor, " point"] | None = None
 ) -> Float[Tensor, "*member"]:
-    """Median absolute Laplacian of a map over a grid, over its inner points in a region; NaN where there is none.
+    """Median absolute Laplacian of a map over the inner points of a grid, or of a region; NaN if there are none.
 
     >>> roughness(torch.tensor([0.0, 1.0, 4.0, 9.0, 17.0]), (5,)).item()
     2.0
@@ -121,7 +114,7 @@ def roughness(
 
 
 def _median(values: Tensor) -> Tensor:
-    """Over the last axis; torch's own takes the lower of the middle two, and its quantile limits how many there are."""
+    """Median over the last axis; `torch.median` takes the lower middle value, `torch.quantile` limits the size."""
     count = values.shape[-1]
     if not count:
         return values.new_full(values.shape[:-1], torch.nan)
@@ -219,12 +212,11 @@ def evaluate_factorization_differences(stage: Stage) -> dict[str, Tensor]:
     "volume",
     Column("volume", "√det g at each point", "Eq. 6, 39", dims=("point",)),
     Column("log_volume_mean", "mean of log10 volume over points where it is not 0", heading="log10 volume"),
-    Column("log_volume_std", "standard deviation of log10 volume over points where it is not 0", heading="its spread"),
+    Column("log_volume_std", "std of log10 volume over points where it is not 0", heading="std of log10 volume"),
     needs=(Need.METRIC,),
     in_studies=False,
 )
 def evaluate_volume(stage: Stage) -> dict[str, Tensor]:
-    """Volume at every point, and mean and spread of its logarithm at whatever scale a stage has."""
     volume = volume_element(stage.metric)
     logarithm = torch.where(volume > 0, volume, torch.nan).log10()
     mean = logarithm.nanmean(dim=-1)
@@ -264,7 +256,7 @@ def evaluate_volume_spread(stage: Stage) -> dict[str, Tensor]:
     needs=(Need.METRIC,),
 )  # fmt: skip
 def evaluate_volume_kept(stage: Stage) -> dict[str, Tensor]:
-    """How the volume varies over the kept points; its distance to their mean is that spread again."""
+    # the RMS distance of the kept points to their own mean is their standard deviation
     spread = log_volume(stage.metric)[..., ~stage.held_out].std(dim=-1, correction=0)
     return {"log_volume_spread_kept": spread, "log_volume_deviation_kept": spread}
 

@@ -1,53 +1,48 @@
-"""Gram matrices of a network's outputs, and which kernels they are like (§3.3; Eq. 1–4, 29, 34; Fig. 1e, 8).
+"""Gram matrices of outputs, and their agreement with theoretical kernels (§3.3; Eq. 1–4, 29, 34; Fig. 1e, 8).
 
 Conventions
 -----------
-A Gram matrix is over the grid's points, from flattened outputs: `cosine` similarity, `l2` distance, or `overlap`: the
-share of pixels past a threshold in both outputs, of all pixels. For dark bumps on white "past" is below (the scripts:
-0.3), for bright ones above 1 − that; a threshold that is given is a share of the bump's height, which is 1, over the
-background, of either kind. A block takes some rows (held-out points) and columns (kept points).
+A Gram matrix is over the grid's points, from flattened outputs: `cosine` similarity, `l2` distance, or `overlap`, the
+fraction of all pixels that are past a threshold in both outputs. For dark bumps on white, "past" is below 0.3 (the
+scripts), for bright ones above 0.7; a given threshold is a fraction of the bump's height, which is 1, for either kind.
+A block takes some rows (held-out points) and columns (kept points).
 
-Theoretical kernels between points z and z′, from equality of their factor values (δ) or distance:
+Theoretical kernels between points z and z′, from equality of their factor values (δ) or distances d:
 
 - `binary`: 1 if any factor is equal, δ_x + δ_y − δ_x δ_y for two (Eq. 3–4);
-- `product`: 1 if all are equal, δ_x δ_y: nothing at all between held-out and kept points, so no agreement;
-- `gaussian_product`: Π exp(−d²/4s²), the overlap of bumps of variance s² in every factor at once;
-- `gaussian_radial`: the same with the one width, of a geometric range, that agrees best;
-- `gaussian_sum`: Σ exp(−d²/4s²), a smooth form of the binary one.
+- `product`: 1 if all are equal, δ_x δ_y: 0 between held-out and kept points, so it has no agreement;
+- `gaussian_product`: Π exp(−d²/4s²), the overlap of bumps of variance s² in every factor;
+- `gaussian_radial`: the same with the best of several widths;
+- `gaussian_sum`: Σ exp(−d²/4s²), a smooth form of the binary kernel.
 
 Rows are normalised to unit sum. Agreement is the Pearson correlation of all entries; its null permutes the columns'
-labels, all rows alike.
+labels, in all rows alike.
 
-A kernel that chooses its width fits better than one that has none to choose, so in `kernel_families` every family
-chooses from the same widths and profiles, on one half of the kept points, and is scored on the other half.
-
-A profile k(d) is `gaussian`, exp(−d² / 2w²), or `exponential`, exp(−d / w), of a width w in grid steps; the smallest
-width is nearly δ. Between two points, d_f their distance in factor f and r the Euclidean distance:
+A kernel that selects its width fits better than one without a width, so in `kernel_families` every family selects from
+the same widths and profiles, on one half of the kept points, and is scored on the other half. A profile k(d) is
+`gaussian`, exp(−d² / 2w²), or `exponential`, exp(−d / w), of a width w in grid steps; the smallest width is nearly δ.
+With d_f the distance in factor f and r the Euclidean distance, the families are
 
 - `or`: 1 − Π(1 − k(d_f)), for two factors k_x + k_y − k_x k_y, the smoothed binary kernel of Eq. 3–4;
 - `sum`: Σ k(d_f), the same without its last term;
-- `product`: Π k(d_f), alike only if alike in every factor;
+- `product`: Π k(d_f), large only if all factors are similar;
 - `radial`: k(r).
 
-With the Gaussian profile the product is the radial kernel; only the exponential one (whose product falls with the
-city-block distance) tells them apart, which is why there are two profiles. Both are kernels that do not superpose, and
-the claim is about the binary one against the better of them. The sum is the `or` kernel wherever two points are not
-near in both factors, as in the interior of a hold-out at small widths; it is no rival of it but another form.
+With the Gaussian profile the product is the radial kernel; only the exponential one (whose product decays with the
+city-block distance) distinguishes them, hence the two profiles. Neither superposes, and the claim compares `or` with
+the better of them. The sum equals `or` except where two points are close in both factors, so it is not a rival.
 
-Columns (kept points) are split in two halves by blocks, not as a checkerboard is: neighbours have nearly the same
-outputs, so a checkerboard would leave to each point its own likeness in the other half. The grid is cut in the middle
-of each factor, and a block's half is the parity of the number of factors in whose upper part it lies: for two factors,
-opposite quadrants belong together, so each half has as many low and high values of either factor and columns that
-share a value with every row. Agreement is Pearson's correlation of all entries, mean over the two halves; each family
-takes the width and profile that agrees best with the other half.
+The columns (kept points) are split into two halves by blocks: neighbours have nearly the same outputs, so a
+checkerboard would put each point's near copies into the other half. The grid is cut in the middle of each factor, and a
+block's half is the parity of the number of factors in whose upper part it lies: for two factors, opposite quadrants
+belong together, so each half has as many low as high values and columns that share a value with every row. Agreement is
+the Pearson correlation of all entries, averaged over the halves; each family uses the width and profile that agree best
+with the other half. `standardised` rows (mean 0 and spread 1 within each half, in the block and in the theory) all have
+the same weight; normalising by row sums is not possible for distances, which enter with a minus sign.
 
-`standardised` rows (mean 0 and spread 1 within each half, in the block and in the theory alike) make all rows count
-the same. Dividing rows by their sums would not do for distances, which are taken with a minus sign.
-
-The null keeps how outputs vary from point to point: all columns' positions are shifted by the same number of steps
-along each factor, round the end of the grid, and `or` chooses again; p is over all such shifts. Small ones, and those
-along one factor, keep much of its agreement, so p is on the safe side. Sums over entries for all shifts at once are
-circular correlations over the grid, by Fourier transforms.
+The null keeps how outputs vary between points: all columns' positions are shifted cyclically by the same number of
+steps along each factor, and `or` selects again; p is over all shifts. Small shifts, and shifts along one factor, keep
+much of the agreement, so p is conservative. The sums for all shifts are circular correlations, by Fourier transforms.
 
 Known answers: a block that is a member of a family plus noise agrees best with that family (the two that coincide for
 the Gaussian profile: equally well).
@@ -70,13 +65,13 @@ DARK_THRESHOLD = 0.3
 """A dark pixel is below this (published scripts)."""
 PERMUTATIONS = 1999
 WIDTHS: tuple[float, ...] = (0.5, 1.0, 2.0, 4.0, 8.0)
-"""Range from which the radial kernel takes its width, in grid spacings."""
+"""Widths of the radial kernel, in grid steps."""
 FAMILY_WIDTHS: tuple[float, ...] = (0.35, 0.5, 0.71, 1.0, 1.41, 2.0, 2.83, 4.0, 5.66, 8.0)
-"""In grid steps."""
+"""Widths of the families, in grid steps."""
 TIE = 1e-9
-"""Correlations that differ by less are equal."""
+"""Correlations that differ by less count as equal."""
 ROUNDING = 1e-12
-"""Share of their own length by which numbers that are the same may differ."""
+"""Relative deviation from the mean below which values count as constant."""
 PROFILES: dict[str, Callable[..., Tensor]] = {
     "gaussian": lambda distance, width: torch.exp(-(distance**2) / (2 * width**2)),
     "exponential": lambda distance, width: torch.exp(-distance / width),
@@ -87,7 +82,14 @@ FAMILIES: dict[str, Callable[[Tensor, Callable[[Tensor], Tensor]], Tensor]] = {
     "radial": lambda distances, profile: profile(distances.norm(dim=-1)),
     "sum": lambda distances, profile: profile(distances).sum(dim=-1),
 }
-"""Kernels by name, from the distances along each factor."""
+"""Kernels from the distances along each factor and a profile."""
+THEORIES: dict[str, tuple[str, Callable[..., Tensor]]] = {
+    "binary": ("or", lambda distance, width: (distance == 0).double()),
+    "product": ("product", lambda distance, width: (distance == 0).double()),
+    "gaussian_product": ("product", lambda distance, width: torch.exp(-(distance**2) / (4 * width**2))),
+    "gaussian_sum": ("sum", lambda distance, width: torch.exp(-(distance**2) / (4 * width**2))),
+}
+"""Family and profile of each theoretical kernel."""
 
 Kernel = Literal["cosine", "l2", "overlap"]
 
@@ -101,8 +103,8 @@ def gram_matrix(
 ) -> Float[Tensor, "*member point point"]:
     """Similarity (or distance) of the outputs at every pair of points, in double precision.
 
-    For `overlap`, bumps are bright or `dark` on white, and the threshold is the share of the bump's height, above 0 and
-    at most 1, that a pixel must be over (for dark bumps: under) the background; the scripts' if left out, about 0.7.
+    For `overlap`, bumps are bright or `dark` on white, and the threshold is the fraction of the bump's height by which
+    a pixel must exceed (for dark bumps: fall below) the background. Default: that of the scripts.
 
     >>> gram_matrix(torch.tensor([[2.0, 0.0], [0.0, 3.0]])).tolist()
     [[1.0, 0.0], [0.0, 1.0]]
@@ -122,42 +124,31 @@ def gram_matrix(
     return past @ past.mT / flat.shape[-1]
 
 
-def _equal(rows: Tensor, columns: Tensor) -> Tensor:
-    return rows[:, None, :] == columns[None, :, :]
-
-
-def _bumps(rows: Tensor, columns: Tensor, width: float) -> Tensor:
-    return torch.exp(-((rows[:, None, :] - columns[None, :, :]) ** 2) / (4 * width**2))
-
-
-THEORIES: dict[str, Callable[[Tensor, Tensor, float], Tensor]] = {
-    "binary": lambda rows, columns, width: _equal(rows, columns).any(dim=-1).double(),
-    "product": lambda rows, columns, width: _equal(rows, columns).all(dim=-1).double(),
-    "gaussian_product": lambda rows, columns, width: _bumps(rows, columns, width).prod(dim=-1),
-    "gaussian_sum": lambda rows, columns, width: _bumps(rows, columns, width).sum(dim=-1),
-}
-
-
 def theoretical_kernel(
     name: str, rows: Float[Tensor, "row factor"], columns: Float[Tensor, "column factor"], width: float = 1.0
 ) -> Float[Tensor, "row column"]:
-    """One of `THEORIES` between points, for bumps of a width in grid spacings; rows sum to 1, or to 0 without likeness.
+    """One of `THEORIES` between points, for bumps of a width in grid steps; rows sum to 1, or are 0.
 
     >>> points = torch.tensor([[0.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
     >>> theoretical_kernel("binary", points[:1], points).tolist()
     [[0.5, 0.5, 0.0]]
     """
-    return normalised(THEORIES[name](rows, columns, width))
+    family, profile = THEORIES[name]
+    return normalised(FAMILIES[family](_distances(rows, columns), partial(profile, width=width)))
+
+
+def _distances(rows: Tensor, columns: Tensor) -> Float[Tensor, "row column factor"]:
+    return (rows.double()[:, None, :] - columns.double()[None, :, :]).abs()
 
 
 def normalised(kernel: Float[Tensor, "*member row column"]) -> Float[Tensor, "*member row column"]:
-    """Each row divided by its sum; a row of zeros stays."""
+    """Each row divided by its sum; rows of sum 0 become 0."""
     total = kernel.sum(dim=-1, keepdim=True)
     return torch.where(total == 0, 0.0, kernel / torch.where(total == 0, 1.0, total))
 
 
 def correlation(first: Float[Tensor, "*member row column"], second: Float[Tensor, "row column"]) -> Tensor:
-    """Pearson correlation of all entries; 0 where one of them does not vary."""
+    """Pearson correlation of all entries; 0 if one of the kernels is constant."""
     a = first.flatten(-2) - first.flatten(-2).mean(dim=-1, keepdim=True)
     b = second.flatten() - second.mean()
     scale = a.norm(dim=-1) * b.norm()
@@ -166,11 +157,11 @@ def correlation(first: Float[Tensor, "*member row column"], second: Float[Tensor
 
 @dataclass(frozen=True)
 class KernelAgreement:
-    """How well each theoretical kernel describes a block, with a permutation test of the binary one."""
+    """Agreement of a block with each theoretical kernel, and a permutation test of the binary one."""
 
     agreement: dict[str, Tensor]
     p_value: Tensor
-    """Share of permutations (and the truth itself) in which the binary kernel agrees at least as well."""
+    """Fraction of permutations (and the identity) in which the binary kernel agrees at least as well."""
 
 
 def kernel_agreement(
@@ -180,9 +171,9 @@ def kernel_agreement(
     *,
     permutations: int = PERMUTATIONS,
 ) -> KernelAgreement:
-    """Agreement of the held-out × kept block of a Gram matrix with every theoretical kernel; positions in spacings."""
+    """Agreement of the held-out × kept block of a Gram matrix with each theoretical kernel; positions in grid steps."""
     if not bool(held_out.any()) or bool(held_out.all()):
-        raise InvalidValue("held_out", f"{int(held_out.sum())} points", "a mask with points on both sides")
+        raise InvalidValue("held_out", f"{int(held_out.sum())} points", "a mask with held-out and kept points")
     rows, columns = positions[held_out].double(), positions[~held_out].double()
     block = normalised(gram.double()[..., held_out, :][..., ~held_out])
     agreement = {name: correlation(block, theoretical_kernel(name, rows, columns)) for name in THEORIES}
@@ -193,10 +184,10 @@ def kernel_agreement(
 
 
 def _permutation_p(block: Tensor, theory: Tensor, agreement: Tensor, permutations: int) -> Tensor:
-    """Share of column orders in which the theory agrees at least as well.
+    """Fraction of column orders in which the theory agrees at least as well.
 
-    Permuting columns changes neither means nor norms, so only Σ block · theory[:, order] is left, and that is a sum
-    over entries of one matrix of products between columns.
+    Permuting columns changes neither means nor norms, so only Σ block · theory[:, order] must be computed: a sum of
+    entries of one matrix of products between columns.
     """
     products = theory.mT @ block  # [theory's column, block's column]
     means = block.mean(dim=(-2, -1)) * theory.mean() * theory.numel()
@@ -217,33 +208,33 @@ def block_contrast(
     positions: Float[Tensor, "point factor"],
     held_out: Bool[Tensor, " point"] | None = None,
 ) -> Float[Tensor, "*member"]:
-    """Mean similarity of pairs that share a factor value minus that of pairs that share none, over the spread.
+    """Mean similarity of pairs that share a factor value minus that of pairs that share none, in standard deviations.
 
-    With `held_out`, only pairs of a held-out and a kept point count (the OOD × ID block, whose own spread it is then);
-    all pairs of different points without. NaN where no pair shares a value, or all do.
+    With `held_out`, over pairs of a held-out and a kept point (the OOD × ID block); without, over all pairs of
+    different points. NaN if no pair shares a value, or all do.
     """
-    shares = _equal(positions, positions).any(dim=-1)
+    shares = (positions[:, None, :] == positions[None, :, :]).any(dim=-1)
     if held_out is None:
         counted = ~torch.eye(len(positions), dtype=torch.bool, device=gram.device)
     else:
         counted = held_out[:, None] & ~held_out[None, :]
-    with_one, without = gram[..., shares & counted], gram[..., ~shares & counted]
-    return (with_one.mean(dim=-1) - without.mean(dim=-1)) / gram[..., counted].std(dim=-1)
+    sharing, other = gram[..., shares & counted], gram[..., ~shares & counted]
+    return (sharing.mean(dim=-1) - other.mean(dim=-1)) / gram[..., counted].std(dim=-1)
 
 
 @dataclass(frozen=True)
 class FamilyAgreement:
-    """How well each family describes a block, on points that its width was not chosen on."""
+    """Agreement of a block with each family, on points that were not used to select its width."""
 
     agreement: dict[str, Float[Tensor, "*member"]]
     width: dict[str, Float[Tensor, "*member half"]]
-    """Chosen on the other half of the columns, in grid steps."""
+    """Selected on the other half of the columns, in grid steps."""
     p_value: Float[Tensor, "*member"]
-    """Share of all shifts, the one by nothing among them, in which `or` agrees at least as well."""
+    """Fraction of all shifts (including none) in which `or` agrees at least as well."""
 
     @property
     def margin(self) -> Float[Tensor, "*member"]:
-        """Agreement of `or` less that of the better of `product` and `radial`."""
+        """Agreement of `or` minus that of the better of `product` and `radial`."""
         return self.agreement["or"] - torch.maximum(self.agreement["product"], self.agreement["radial"])
 
 
@@ -253,13 +244,13 @@ def family_kernels(
     columns: Float[Tensor, "column factor"],
     widths: Sequence[float] = FAMILY_WIDTHS,
 ) -> Float[Tensor, "candidate row column"]:
-    """A family's kernels between points in grid steps: for each width of the first profile, then of the second.
+    """A family's kernels between points, for each width of the first profile, then of the second.
 
     >>> here, there = torch.tensor([[0.0, 0.0]]), torch.tensor([[0.0, 9.0], [9.0, 9.0]])
     >>> family_kernels("or", here, there, [0.35])[0].tolist()
     [[1.0, 0.0]]
     """
-    distances = (rows.double()[:, None, :] - columns.double()[None, :, :]).abs()
+    distances = _distances(rows, columns)
     profiles = [partial(profile, width=width) for profile in PROFILES.values() for width in widths]
     return torch.stack([FAMILIES[family](distances, profile) for profile in profiles])
 
@@ -275,8 +266,8 @@ def kernel_families(
 ) -> FamilyAgreement:
     """Agreement of the held-out × kept block of a Gram matrix with each family of kernels.
 
-    Similarities are as `gram_matrix` gives them, distances with a minus sign. Rows may be some of the held-out points,
-    such as the interior. Every family chooses from the same widths; `standardised` rows have mean 0 and spread 1.
+    Distances must be given with a minus sign. `rows` may be some of the held-out points, such as the interior. Every
+    family selects from the same widths; `standardised` rows have mean 0 and spread 1.
     """
     rows = held_out if rows is None else rows
     if not bool(rows.any()) or bool((rows & ~held_out).any()):
@@ -295,7 +286,7 @@ def kernel_families(
     everywhere = family_kernels("or", position[rows], position, widths)
     columns = [kept[half] for half in halves]
     shifted = [_shifted(b, everywhere, c, shape, standardised) for b, c in zip(known, columns, strict=True)]
-    beaten = _score(shifted)[0][..., 1:] >= scores["or"][..., None] - TIE  # the first shift is by nothing
+    beaten = _score(shifted)[0][..., 1:] >= scores["or"][..., None] - TIE  # the first is no shift
     values = torch.tensor(list(widths), dtype=torch.float64, device=gram.device)
     return FamilyAgreement(
         scores,
@@ -305,7 +296,7 @@ def kernel_families(
 
 
 def _halves(places: Tensor, shape: tuple[int, ...]) -> list[Tensor]:
-    """Indices of the columns of each half."""
+    """Indices of the columns in each half."""
     middle = torch.tensor([(count - 1) / 2 for count in shape], device=places.device)
     parity = (places > middle).sum(dim=-1) % 2
     halves = [torch.nonzero(parity == half).flatten() for half in range(2)]
@@ -317,12 +308,12 @@ def _halves(places: Tensor, shape: tuple[int, ...]) -> list[Tensor]:
 
 
 def _unit(kernel: Tensor, standardised: bool) -> Tensor:
-    """All entries as one vector of mean 0 and length 1 (or 0, if they do not vary), rows standardised first."""
+    """All entries as one vector of mean 0 and norm 1 (or 0, if constant), optionally with standardised rows."""
     return _centred((_centred(kernel) if standardised else kernel).flatten(-2))
 
 
 def _centred(values: Tensor) -> Tensor:
-    """Rows of mean 0 and length 1; of zeros where values differ by rounding only."""
+    """Rows with mean 0 and norm 1; zeros if they are constant up to rounding."""
     centred = values - values.mean(dim=-1, keepdim=True)
     length = centred.norm(dim=-1, keepdim=True)
     varies = length > ROUNDING * values.norm(dim=-1, keepdim=True)
@@ -330,17 +321,17 @@ def _centred(values: Tensor) -> Tensor:
 
 
 def _score(agreement: list[Tensor]) -> tuple[Tensor, Tensor]:
-    """Correlation with each half of the candidate (last axis) that is best on the other one, mean; and these."""
+    """Mean correlation over halves of the candidates (last axis) that are best on the other half, and these."""
     chosen = torch.stack([agreement[1].argmax(dim=-1), agreement[0].argmax(dim=-1)], dim=-1)
     scores = torch.stack(agreement, dim=-2).gather(-1, chosen[..., None])[..., 0]
     return scores.mean(dim=-1), chosen
 
 
 def _shifted(known: Tensor, theory: Tensor, columns: Tensor, shape: tuple[int, ...], standardised: bool) -> Tensor:
-    """Correlations of a half's unit vector with each kernel, for every shift: `(*member, shift, candidate)`.
+    """Correlations `(*member, shift, candidate)` of a half's unit vector with each kernel, for every shift.
 
-    With B the block and T the kernel, Σ_c B[r, c] T[r, c + s] gives their product for a shift s; with ones in place
-    of B, the sums of T and T² that its mean and length need.
+    With the block B and the kernel T, Σ_c B[r, c] T[r, c + s] is their product for the shift s; with ones instead of B,
+    it gives the sums of T and T² for the mean and norm of T.
     """
     axes = tuple(range(-len(shape), 0))
     rows, points = theory.shape[1:]
@@ -360,7 +351,7 @@ def _shifted(known: Tensor, theory: Tensor, columns: Tensor, shape: tuple[int, .
     correlations = []
     for kernel in theory:
         spectra = block_spectrum * transformed(kernel), *(ones_spectrum * transformed(kernel**n) for n in (1, 2))
-        if not standardised:  # sums over rows too
+        if not standardised:  # also sum over rows
             spectra = tuple(spectrum.sum(dim=row_axis, keepdim=True) for spectrum in spectra)
         product, total, square = (everywhere(spectrum) for spectrum in spectra)
         variance = square - total**2 / (len(columns) * (1 if standardised else rows))

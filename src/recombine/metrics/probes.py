@@ -1,17 +1,17 @@
-"""Linear probes: how well factors can be read off a stage by a linear map (Fig. 2 a–b).
+"""Linear probes: how well factors can be decoded linearly from a stage (Fig. 2 a–b).
 
-Conventions: `fit` and `score` are apart. The paper fits and scores on the same grid, with ordinary least squares: with
-more features than points that is near 1 for any stage, random ones included. The honest score fits on the kept
-combinations and scores on the held-out ones, with ridge.
+Conventions: `fit` and `score` are separate. The paper fits and scores on the same grid, with ordinary least squares:
+with more features than points, that is near 1 for any stage, even a random one. The held-out probe is fitted to kept
+combinations and scored on held-out ones, with ridge.
 
-R² = 1 − Σ(v − v̂)² / Σ(v − v̄)², one number per factor, v̄ being the mean of the scored points; it can be negative. A
-factor that does not vary among the scored points has no variance to explain: NaN.
+R² = 1 − Σ(v − v̂)² / Σ(v − v̄)² for each factor, with the mean v̄ over the scored points; it can be negative, and is NaN
+for a factor that does not vary among the scored points.
 
-The ridge parameter is relative: λ = `ridge` × the mean squared norm of the centred features, so that it means the same
-for every stage. `ridge=0` is least squares: directions whose share of the features' variance is below `RANK_TOLERANCE`
-are not used (they are damped by a ridge of that size, for which a Cholesky factor exists).
+The ridge is relative: λ = `ridge` × the mean squared norm of the centred features, so it means the same for every
+stage. `ridge=0` is least squares, in which directions with less than `RANK_TOLERANCE` of the features' variance are
+damped by a ridge of that size, so that a Cholesky factor exists.
 
-Known answers: features that are the factors themselves score 1; constant features score 0 in sample.
+Known answers: features that equal the factors score 1; constant features score 0 in sample.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from recombine.theory.projections import refuse_not_finite
 RIDGE = 1e-3
 """Relative ridge of the held-out probe."""
 RANK_TOLERANCE = 1e-10
-"""Eigenvalues of a Gram matrix well below this share of their sum count as zero, in float64."""
+"""Eigenvalues of a Gram matrix well below this fraction of their sum count as zero, in float64."""
 
 
 @dataclass(frozen=True)
 class LinearProbe:
-    """A linear map from features to factor values, with intercept, for any number of members at once.
+    """A linear map from features to factor values, with intercept, for one or more members at once.
 
     Examples
     --------
@@ -45,7 +45,7 @@ class LinearProbe:
     ridge: float = RIDGE
 
     def fit(self, features: Float[Tensor, "*member point feature"], values: Float[Tensor, "point factor"]) -> Fitted:
-        """Fit on some points. Costs points³ / 3 + points² × features, however many features there are."""
+        """Fit to some points, in the dual form: it costs points³ / 3 + points² × features operations."""
         refuse_not_finite("features", features)
         refuse_not_finite("values", values)
         center = features.double().mean(dim=-2, keepdim=True)
@@ -53,10 +53,9 @@ class LinearProbe:
         gram = centred @ centred.mT
         diagonal = gram.diagonal(dim1=-2, dim2=-1)
         damping = self.ridge * diagonal.mean(dim=-1) + RANK_TOLERANCE * diagonal.sum(dim=-1)
-        tiny = torch.finfo(torch.float64).tiny  # features that do not vary have a zero matrix
-        damped = gram + (damping + tiny)[..., None, None] * torch.eye(
-            gram.shape[-1], dtype=gram.dtype, device=gram.device
-        )
+        damping = damping + torch.finfo(torch.float64).tiny  # constant features have a Gram matrix of zeros
+        identity = torch.eye(gram.shape[-1], dtype=gram.dtype, device=gram.device)
+        damped = gram + damping[..., None, None] * identity
         mean = values.double().mean(dim=0)
         centred_values = (values.double() - mean).expand(*gram.shape[:-1], values.shape[-1])
         dual = torch.cholesky_solve(centred_values, torch.linalg.cholesky(damped))
@@ -72,13 +71,13 @@ class Fitted:
     mean: Float[Tensor, " factor"]
 
     def predict(self, features: Float[Tensor, "*member point feature"]) -> Float[Tensor, "*member point factor"]:
-        """The factor values read off the features."""
+        """The factor values predicted from the features."""
         return (features.double() - self.center) @ self.weights + self.mean
 
     def score(
         self, features: Float[Tensor, "*member point feature"], values: Float[Tensor, "point factor"]
     ) -> Float[Tensor, "*member factor"]:
-        """R² of each factor; NaN of one that does not vary among these points."""
+        """R² of each factor; NaN for a factor that does not vary among these points."""
         truth = values.double()
         residual = (truth - self.predict(features)).square().sum(dim=-2)
         score = 1 - residual / (truth - truth.mean(dim=0)).square().sum(dim=0)
@@ -93,7 +92,6 @@ class Fitted:
     ),
 )  # fmt: skip
 def evaluate_in_sample(stage: Stage) -> dict[str, Tensor]:
-    """The paper's probe."""
     fitted = LinearProbe(0.0).fit(stage.features, stage.points)
     return {"probe_in_sample": fitted.score(stage.features, stage.points)}
 
@@ -107,7 +105,6 @@ def evaluate_in_sample(stage: Stage) -> dict[str, Tensor]:
     needs=(Need.HOLDOUT,),
 )  # fmt: skip
 def evaluate_held_out(stage: Stage) -> dict[str, Tensor]:
-    """The probe that has not seen what it is scored on."""
     features, points, held_out = stage.features, stage.points, stage.held_out
     fitted = LinearProbe().fit(features[..., ~held_out, :], points[~held_out])
     return {"probe_held_out": fitted.score(features[..., held_out, :], points[held_out])}

@@ -17,11 +17,11 @@ from recombine.theory.projections import refuse_not_finite
 from recombine.theory.ranks import over_pairs
 
 SCHMIDT_MODES = 16
-"""Schmidt values kept per stage."""
+"""Number of Schmidt values per stage."""
 
 
 def effective_rank(spectrum: Float[Tensor, "*shape mode"]) -> Float[Tensor, "*shape"]:
-    """exp of the entropy of a spectrum: numbers that are not negative, of any sum.
+    """Exponential of the entropy of a non-negative spectrum, which is normalised first.
 
     >>> round(effective_rank(torch.tensor([2.0, 2.0, 0.0])).item(), 6)
     2.0
@@ -62,7 +62,6 @@ def schmidt_spectrum(
     in_studies=False,
 )  # fmt: skip
 def evaluate_effective_rank(stage: Stage) -> dict[str, Tensor]:
-    """In how many directions a stage varies."""
     return {"effective_rank": effective_rank(torch.linalg.eigvalsh(stage.gram).clamp(min=0))}
 
 
@@ -76,7 +75,6 @@ def evaluate_effective_rank(stage: Stage) -> dict[str, Tensor]:
     in_studies=False,
 )  # fmt: skip
 def evaluate_schmidt_rank(stage: Stage) -> dict[str, Tensor]:
-    """How far a stage's kernel is from one product of a kernel per factor, which has rank 1."""
     spectrum = schmidt_spectrum(gram_matrix(stage.features, "cosine"), stage.grid.shape)
     return {"schmidt_rank": effective_rank(spectrum.square())}
 
@@ -88,6 +86,5 @@ def evaluate_schmidt_rank(stage: Stage) -> dict[str, Tensor]:
     in_studies=False,
 )
 def evaluate_schmidt(stage: Stage) -> dict[str, Tensor]:
-    """Into how many products of single-factor kernels a stage's kernel falls."""
     spectrum = schmidt_spectrum(stage.grams[1], stage.grid.shape)
     return {"schmidt": torch.nn.functional.pad(spectrum, (0, SCHMIDT_MODES))[..., :SCHMIDT_MODES]}

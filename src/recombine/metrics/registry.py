@@ -1,9 +1,8 @@
-"""Stage metrics, each registered once: what it needs, which columns it gives, and its version.
+"""The registry of stage metrics: what each needs, which columns it returns, and its version.
 
-A *stage metric* is a function of a `Stage`, what is known about one stage of a network over a factor grid, that returns
-a tensor for each of its columns. Registering it is all there is to do: `diagnose` (Dataset, summary, figure), studies'
-stage profile and the table in docs/metrics.md have it. Both measure stages by `stage_profile`: these are read one after
-the other, evaluated and forgotten, so that memory holds few of them at a time.
+A *stage metric* is a function of a `Stage`, one stage of a network over a factor grid, that returns a tensor for each
+of its columns. Once registered, it is part of `diagnose` (Dataset, summary and figure), of the studies' stage profile
+and of the table in docs/metrics.md. `stage_profile` evaluates stages one by one, so memory holds few of them at a time.
 
 >>> @stage_metric("loudness", Column("loudness", "mean square of the activations", heading="loudness"))
 ... def evaluate_loudness(stage: Stage) -> dict[str, Tensor]:
@@ -12,8 +11,8 @@ the other, evaluated and forgotten, so that memory holds few of them at a time.
 {'loudness': 1}
 >>> STAGE_METRICS.unregister("loudness")
 
-Conventions: member axes come first, `(*member, …)`. A column's own axes are `point` (in the grid's order, unfolded to
-the factors in a Dataset), `factor`, `other_factor`, and any name of its own.
+Conventions: member axes come first, `(*member, …)`. A column's other axes are `point` (in the grid's order; a Dataset
+has one axis per factor instead), `factor`, `other_factor`, or any other name.
 """
 
 from __future__ import annotations
@@ -28,17 +27,16 @@ from torch import Tensor
 
 from recombine.errors import InvalidValue, listed
 from recombine.factors import FactorGrid
-from recombine.metrics.metric_tensors import finite_difference_metric
-from recombine.metrics.stages import MEMORY, Reader, features, precision
+from recombine.metrics.stages import MEMORY, Reader, features, finite_difference_metric, precision
 from recombine.theory.projections import both_grams, point_coordinates
 from recombine.theory.reversibility import FOLDS, Recovery, recovery
 
 
 class Need(StrEnum):
-    """What a stage metric needs beside the activations; where it is missing, its columns are left out."""
+    """What a stage metric needs besides the activations; without it, its columns are left out."""
 
     METRIC = "metric tensor"
-    """Exact where encoding and network have a derivative, by finite differences elsewhere."""
+    """Exact if encoding and network have a derivative, else by finite differences."""
     DIFFERENCES = "finite differences"
     HOLDOUT = "hold-out"
     TARGETS = "targets"
@@ -47,7 +45,7 @@ class Need(StrEnum):
     THREE_FACTORS = "three factors or more"
     FOUR_POINTS = "four points or more"
     WHOLE_GRID = "the whole grid"
-    """Neighbours on the grid among the points; a sub-grid of a grid too large to visit has none."""
+    """Neighbouring grid points, which a random sub-grid lacks."""
 
 
 @dataclass(frozen=True)
@@ -59,37 +57,37 @@ class Stage:
     points: Float[Tensor, "point factor"]
     grid: FactorGrid
     held_out: Bool[Tensor, " point"]
-    """On the host: choosing by a mask that lies on a GPU waits for it."""
+    """On the CPU: indexing by a mask on the GPU would wait for the GPU."""
     exact: Float[Tensor, "*member point factor factor"] | None = None
-    """The exact metric tensor; none where there is no derivative."""
+    """The exact metric tensor; None if there is no derivative."""
     targets: Tensor | None = None
-    """Right outputs of the network, `(point, …)`."""
+    """Target outputs of the network, `(point, …)`."""
     neighbours: Float[Tensor, "*member point factor factor"] | None = None
-    """The metric tensor by differences to neighbours that are not among the points; none on a whole grid."""
+    """On a sub-grid, the metric tensor from differences to neighbours in the whole grid; None on a whole grid."""
 
     @cached_property
     def grams(self) -> tuple[Tensor, Tensor]:
-        """Products of features less their mean over points, and as they are, `(*member, point, point)`."""
+        """Gram matrices of the centred and of the raw features, `(*member, point, point)`."""
         return both_grams(self.features)
 
     @property
     def gram(self) -> Float[Tensor, "*member point point"]:
-        """Products of features less their mean over points, in double precision."""
+        """Gram matrix of the centred features, in double precision."""
         return self.grams[0]
 
     @cached_property
     def coordinates(self) -> Float[Tensor, "*member point direction"]:
-        """The same points in as few directions as they span: what is measured of many features needs no more."""
+        """The points in coordinates of the subspace that they span, which is cheaper than in many features."""
         return point_coordinates(self.gram)
 
     @cached_property
     def recovery(self) -> Recovery:
-        """Errors of decoders from the stage back to the factors; grids of fewer points have fewer folds."""
+        """Errors of decoders from the stage back to the factors, with fewer folds for very small grids."""
         return recovery(self.gram, self.points, folds=min(FOLDS, len(self.points) // 2))
 
     @cached_property
     def differences(self) -> Float[Tensor, "*member point factor factor"]:
-        """The metric tensor by finite differences, in double precision where single precision overflows."""
+        """The metric tensor from finite differences, in double precision if single precision overflows."""
         if self.neighbours is not None:
             return self.neighbours
         spacing = tuple(factor.spacing for factor in self.grid.factors)
@@ -100,11 +98,11 @@ class Stage:
 
     @property
     def metric(self) -> Float[Tensor, "*member point factor factor"]:
-        """The metric tensor: exact where there is one, else by finite differences."""
+        """The exact metric tensor if there is one, else that from finite differences."""
         return self.differences if self.exact is None else self.exact
 
     def has(self, need: Need) -> bool:
-        """Whether the stage has what a metric needs."""
+        """Whether the stage fulfils a need of a metric."""
         return {
             Need.METRIC: True,
             Need.DIFFERENCES: min(self.grid.shape) > 1,
@@ -120,26 +118,26 @@ class Stage:
 
 @dataclass(frozen=True)
 class Column:
-    """One tensor per stage: what it is, and where it is shown."""
+    """A tensor that a metric returns for each stage: its description, and where it is shown."""
 
     name: str
     description: str
     reference: str = ""
-    """The paper's equation or figure."""
+    """Equation or figure of the paper."""
     dims: tuple[str, ...] = ()
-    """Axes behind the members' and the stage's."""
+    """Axes after those of members and stages."""
     heading: str = ""
-    """In the summary of a diagnosis; a column without one is not in it. Values per factor are averaged."""
+    """Heading in the summary of a diagnosis, which averages over factors; columns without one are not shown."""
     form: str = ".3f"
-    """How the summary formats a value."""
+    """Number format in the summary."""
     panel: str = ""
-    """Title of the panel in the figure of a diagnosis that draws it; none without one."""
+    """Title of the panel that shows it in the figure of a diagnosis; columns without one are not drawn."""
     line: str = ""
-    """Label of its line in that panel."""
+    """Label of the line in that panel."""
     study: str = ""
-    """Its name in studies' Datasets where that is another one (stored results keep theirs)."""
+    """Name in studies' Datasets, if it differs (stored results keep old names)."""
     labels: bool = False
-    """Whether its numbers name something, so that a mean of them means nothing."""
+    """Whether the numbers are labels, whose mean makes no sense."""
 
     @property
     def study_name(self) -> str:
@@ -151,19 +149,19 @@ Evaluate = Callable[[Stage], Mapping[str, Tensor]]
 
 @dataclass(frozen=True)
 class StageMetric:
-    """A function of a stage with all that is declared about it."""
+    """A registered function of a stage."""
 
     name: str
     evaluate: Evaluate
     columns: tuple[Column, ...]
     needs: tuple[Need, ...]
-    """It is not evaluated where one of them is missing."""
+    """The metric is left out if one of them is missing."""
     version: int
-    """To be raised when what is measured changes, so that results that depend on it are measured again."""
+    """Raise it when the numbers change, so that stored results are measured again."""
     in_studies: bool
-    """Whether studies' stage profile has it too; what is large or slow is left to `diagnose`."""
+    """Whether it is part of the studies' stage profile, which excludes large and expensive metrics."""
     thorough: bool = False
-    """Whether it takes so long that it is left out unless it is asked for."""
+    """Whether it is expensive and therefore only computed on request."""
 
 
 class StageMetrics(dict[str, StageMetric]):
@@ -173,25 +171,25 @@ class StageMetrics(dict[str, StageMetric]):
         """Add a metric; its name and its columns' names must not be taken."""
         if metric.name in self:
             raise InvalidValue("metric", metric.name, "a name that is not taken yet")
-        taken = {column.name for column in self.columns()}
+        taken = self.columns()
         taken_in_studies = {column.study_name for other in self.in_studies() for column in other.columns}
         for column in metric.columns:
             if not column.name.isidentifier() or column.name in taken:
                 raise InvalidValue("column", column.name, "a name of letters and underscores that is not taken yet")
             if metric.in_studies and column.study_name in taken_in_studies:
-                raise InvalidValue("column.study", column.study_name, "a name that no other metric has in studies")
+                raise InvalidValue("column.study", column.study_name, "a name that no other metric uses in studies")
         self[metric.name] = metric
 
     def unregister(self, name: str) -> None:
-        """Forget a metric (for tests that register a passing one)."""
+        """Remove a metric."""
         del self[name]
 
-    def columns(self) -> list[Column]:
-        """The columns of all metrics."""
-        return [column for metric in self.values() for column in metric.columns]
+    def columns(self) -> dict[str, Column]:
+        """The columns of all metrics, by name."""
+        return {column.name: column for metric in self.values() for column in metric.columns}
 
     def in_studies(self) -> list[StageMetric]:
-        """The metrics of studies' stage profile."""
+        """The metrics of the studies' stage profile."""
         return [metric for metric in self.values() if metric.in_studies]
 
     def __missing__(self, name: str) -> StageMetric:
@@ -209,23 +207,24 @@ def stage_metric(
     in_studies: bool = True,
     thorough: bool = False,
 ) -> Callable[[Evaluate], Evaluate]:
-    """Decorator that registers a function of a stage, which returns exactly these columns, as a `StageMetric`."""
+    """Decorator that registers a function of a stage, which must return exactly these columns, as a `StageMetric`."""
 
     def register(evaluate: Evaluate) -> Evaluate:
-        STAGE_METRICS.register(StageMetric(name, evaluate, columns, tuple(needs), version, in_studies, thorough))
+        studies = in_studies and not thorough
+        STAGE_METRICS.register(StageMetric(name, evaluate, columns, tuple(needs), version, studies, thorough))
         return evaluate
 
     return register
 
 
 STAGE_PROFILE = "stage_profile"
-"""Stands for all metrics of studies' stage profile."""
+"""Name that stands for all metrics of the studies' stage profile."""
 FUNCTION_VERSIONS: dict[str, int] = {}
-"""Of the functions that studies call themselves, those whose numbers have changed; all others have version 1."""
+"""Versions of functions that studies call directly, if their numbers have changed; all others have version 1."""
 
 
 def metric_versions(names: Iterable[str]) -> dict[str, int]:
-    """Versions of functions and stage metrics by name; `stage_profile` gives those of all that studies' profile has.
+    """Versions of functions and stage metrics by name; `stage_profile` stands for all metrics of that profile.
 
     >>> metric_versions(["gram_matrix"])
     {'gram_matrix': 1}
@@ -247,9 +246,9 @@ class StageProfile:
 
     stages: list[str] = field(default_factory=list)
     columns: dict[str, list[Tensor]] = field(default_factory=dict)
-    """By the column's name, `(*member, …)` with the column's own axes, in the order of the stages."""
+    """By column name, a `(*member, …)` tensor for each stage."""
     left_out: dict[str, str] = field(default_factory=dict)
-    """Metrics that were not evaluated, each with what it needs and the network or its grid does not have."""
+    """Metrics that were not evaluated, each with the need that was not fulfilled."""
 
 
 def read_stages(
@@ -264,10 +263,9 @@ def read_stages(
     members: int = 0,
     memory: int = MEMORY,
 ) -> Iterator[Stage]:
-    """Every stage of a network over a grid, in the order in which the network runs them.
+    """Yield every stage of a network over a grid, in the order in which the network runs them.
 
-    The mask of held-out points is on the host. Metric tensors are by the stage's name: `exact` ones, without which
-    there are finite differences, and those by differences to `neighbours`, where the points are part of a larger grid.
+    The arguments are the fields of `Stage`; `exact` and `neighbours` hold metric tensors by stage name.
     """
     for name, activations in features(reader, points, members=members, memory=memory):
         metric = None if exact is None else exact[name]
@@ -276,7 +274,7 @@ def read_stages(
 
 
 def stage_profile(stages: Iterable[Stage], metrics: Iterable[str]) -> StageProfile:
-    """The metrics named, of every stage; those whose needs are not met are left out."""
+    """The named metrics of every stage; those whose needs are not fulfilled are left out."""
     chosen = [STAGE_METRICS[name] for name in metrics]
     profile = StageProfile()
     for stage in stages:
@@ -285,21 +283,16 @@ def stage_profile(stages: Iterable[Stage], metrics: Iterable[str]) -> StageProfi
             if missing := [need for need in metric.needs if not stage.has(need)]:
                 profile.left_out[metric.name] = str(missing[0])
                 continue
-            for name, value in _evaluated(metric, stage).items():
+            values = metric.evaluate(stage)
+            declared = [column.name for column in metric.columns]
+            if sorted(values) != sorted(declared):
+                raise InvalidValue(f"metric {metric.name}", sorted(values), f"the columns that it declares: {declared}")
+            for name, value in values.items():
                 profile.columns.setdefault(name, []).append(value)
     return profile
 
 
 def usual_metrics(thorough: bool | Collection[str] = False) -> list[str]:
-    """The registered metrics that are evaluated by default: of those that take long all, none, or those named."""
-    long = [STAGE_METRICS[name].name for name in ([] if isinstance(thorough, bool) else thorough)]
-    return [name for name, metric in STAGE_METRICS.items() if not metric.thorough or thorough is True or name in long]
-
-
-def _evaluated(metric: StageMetric, stage: Stage) -> Mapping[str, Tensor]:
-    """The columns of a metric, which must be those that it declares."""
-    values = metric.evaluate(stage)
-    declared = [column.name for column in metric.columns]
-    if sorted(values) != sorted(declared):
-        raise InvalidValue(f"metric {metric.name}", sorted(values), f"the columns that it declares: {declared}")
-    return values
+    """The metrics that are evaluated by default, with all, none or the named ones of the expensive metrics."""
+    named = [STAGE_METRICS[name].name for name in ([] if isinstance(thorough, bool) else thorough)]
+    return [name for name, metric in STAGE_METRICS.items() if not metric.thorough or thorough is True or name in named]

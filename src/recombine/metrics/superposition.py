@@ -2,54 +2,51 @@
 
 Conventions
 -----------
-Outputs are taken as signals over the background, S = D − background. For a held-out combination (x, y):
+Signals are outputs minus the background, S = D − background. For a held-out combination (x, y):
 
 - `averaged`: S(x, ȳ) + S(x̄, y), where ȳ is the mean *code* of y over the training data, and x̄ likewise (the paper's);
-- `memorised`: Σ S(x, y′) + Σ S(x′, y) over the kept combinations that share x or share y: what a sum of memories gives.
+- `memorised`: Σ S(x, y′) + Σ S(x′, y) over the kept combinations that share x or share y: a sum of memories.
 
-For n factors: one term per factor, that factor kept and all others averaged (or: all kept combinations sharing it).
+For n factors there is one term per factor, with that factor kept and all others averaged (or: all kept combinations
+that share it).
 
-The fraction of variance explained is 1 − Σ(S − a P)² / Σ S², over all held-out points and pixels, S and P both with
-their mean over points taken off, at the one scale a ≥ 0 that fits best: a prediction is not blamed for its amplitude.
-Beside it stand that of the `truth` (the true images as P) and of a null for each prediction (every point given the
-prediction of another one, mean over shuffles).
+The fraction of variance explained is 1 − Σ(S − a P)² / Σ S², over all held-out points and pixels, with the means over
+points subtracted from S and P, at the best scale a ≥ 0. For comparison there are the fractions explained by the `truth`
+(the true images as P) and by a null for each prediction (every point has the prediction of another one, averaged over
+shuffles).
 
-A network that superposes "all or some" of what it memorised need not weigh it equally (§4.2, Fig. 4b), so in
-`nonnegative_superposition` and `stripe_superposition` weights are free, one set per point, but not negative. The
-fraction explained is 1 − Σ‖S − A w‖² / Σ‖S‖², sums over the chosen points, S the output over the background and A's
-columns signals of training images, w ≥ 0 the best. It is NaN for a network that draws nothing.
+A network that superposes "all or some" of its memories need not weight them equally (§4.2, Fig. 4b), so
+`nonnegative_superposition` and `stripe_superposition` fit weights w ≥ 0 for each point. The fraction explained is
+1 − Σ‖S − A w‖² / Σ‖S‖² over the chosen points, where A's columns are signals of training images. It is NaN for a
+network that draws nothing.
 
-`matched`: columns are the kept combinations that share a factor's value with the point.
+- `matched`: the columns are the kept combinations that share a factor's value with the point.
+- `mismatched`: as many kept combinations that share none, averaged over draws. More columns, or columns spread more
+  widely over the image, explain more, so the set has the layout of a matched one: it is the matched set of another
+  held-out point that shares no value with this one, without what shares a value with this one, filled up from further
+  such points if it is too small, or subsampled if it is too large. It may include combinations one step away, whose
+  bumps overlap with matching ones, so the difference is conservative. Points with no matching combination, or with
+  fewer mismatching than matching ones, are left out of both.
+- `truth`: the true image alone; `beyond_truth`: what matched columns and the true image explain together, minus that.
 
-`mismatched`: as many kept combinations that share none. More columns explain more, and so do columns spread wider over
-the image, so the set is laid out as a matched one is: it is the matched set of another held-out point (one that shares
-no value with this one), less what shares a value with this one, and topped up from a second such point, and so on,
-where that is too few; where it is too many, some are drawn. Mean over draws. Points whose neighbour is one step off
-are among the others: their bumps overlap with matching ones, which makes the difference a little smaller than it could
-be, never larger. Points with no matching combination, or with fewer that share none than match, are left out of both.
+For stripes, A's columns are the point's own stripes, one per factor. With the true bump as another column, `stripes`
+and `bump` are what each explains alone and `both` what they explain together. A bump overlaps with the stripes that
+cross in it, so the parts add up to more than `both`; a share is the mean of what a part explains alone and what it adds
+to the other, relative to `both` (the Shapley value), so that the two shares sum to 1.
 
-`truth`: the true image alone. `beyond_truth`: what matched columns and the true image explain together, less that.
-
-For stripes, A's columns are the point's own stripes, one per factor. With the true bump as one more column, `stripes`
-and `bump` are what each part explains alone and `both` what they explain together. As a bump overlaps with the stripes
-that cross in it, parts alone add up to more than both; a share is the mean of what the part explains alone and what it
-adds to the other, over `both` (the Shapley value), so that the two shares are 1 together.
-
-Least squares with weights that are not negative, many problems at once: min ‖s − A w‖² over w ≥ 0, given by the Gram
-matrix AᵀA and the products Aᵀs, in double precision. Columns are scaled to unit length first; a column of zeros gets
-weight 0, so problems of different sizes are padded with such. A ridge of `RIDGE` on the scaled Gram matrix makes the
-weights unique where columns coincide; it changes the variance explained by about as much. Method: block principal
-pivoting (Kim and Park 2011, SIAM J. Sci. Comput. 33). A set of columns is guessed to be in use, least squares is solved
-on it, every column that contradicts the guess changes sides, and so on until none does: some ten rounds for fifty
-columns, each one batched Cholesky decomposition. Where changing all of them stops helping, only the last one changes
-(which cannot go round in circles). Whatever is open after `PIVOTS` rounds is finished by coordinate descent.
+Non-negative least squares, min ‖s − A w‖² over w ≥ 0, is solved for many problems at once from AᵀA and Aᵀs, in double
+precision. Columns are scaled to unit length; a column of zeros gets weight 0, so problems of different sizes are padded
+with such columns. A ridge of `RIDGE` makes the weights unique if columns coincide. The method is block principal
+pivoting (Kim and Park 2011, SIAM J. Sci. Comput. 33): solve least squares on a guessed set of active columns, exchange
+every column that violates the optimality conditions, and repeat: about ten rounds for fifty columns, each one batched
+Cholesky decomposition. If exchanging all of them stops helping, only the last one is exchanged, which cannot cycle.
+Problems that are open after `PIVOTS` rounds are finished by coordinate descent.
 
 Known answers: a network that draws the sum of its memories scores 1 for `memorised`; one that draws every bump right
-scores 0 for it and 1 for the truth. (Its `averaged` score is not 0: stripes do cross at the bump.) A network that draws
+scores 0 for it and 1 for the truth. (Its `averaged` score is not 0: stripes cross at the bump.) A network that draws
 any non-negative sum of matching memories scores 1 for `matched` and much less for `mismatched`; one that draws every
-bump right scores about 0 for both. The sum of two stripes has `stripes` 1; a bump has `bump` 1, adds all that stripes
-cannot explain, and has the larger share. Positive weights are found again; an s that every column opposes gets weights
-0.
+bump right scores about 0 for both. The sum of two stripes has `stripes` 1; a bump has `bump` 1 and the larger share.
+Positive weights are recovered; a signal that every column opposes gets weights 0.
 """
 
 from __future__ import annotations
@@ -66,24 +63,24 @@ from recombine.errors import InvalidValue
 
 SHUFFLES = 20
 DRAWS = 3
-"""Mismatched sets per point."""
+"""Number of mismatched sets per point."""
 ENTRIES_AT_ONCE = 2**24
-"""Entries of Gram matrices that are held at one time."""
+"""Maximum number of entries of Gram matrices in memory."""
 RIDGE = 1e-10
 TOLERANCE = 1e-8
-"""Share of the largest product by which a weight or a gradient may be below zero."""
+"""Allowed violation of the sign of a weight or gradient, relative to the largest product."""
 PIVOTS = 300
 SWEEPS = 500
 PATIENCE = 3
-"""Rounds without progress before columns change sides one at a time."""
+"""Rounds without progress before columns are exchanged one at a time."""
 
 
 def averaged_codes(
     codes: Float[Tensor, "point code"], sizes: Sequence[int], training: Float[Tensor, "row code"]
 ) -> list[Float[Tensor, "point code"]]:
-    """For each factor, the codes with that factor kept and every other one replaced by its mean over training.
+    """For each factor, the codes with every other factor's code replaced by its mean over the training data.
 
-    `sizes` are the lengths of the factors' blocks of codes.
+    `sizes` are the lengths of the factors' codes.
 
     >>> averaged_codes(torch.ones(1, 2), [1, 1], torch.zeros(3, 2))
     [tensor([[1., 0.]]), tensor([[0., 1.]])]
@@ -98,14 +95,14 @@ def averaged_prediction(
     sizes: Sequence[int],
     training: Float[Tensor, "row code"],
 ) -> Tensor:
-    """Σ over factors of the network's signal, its output over the background, with the others' codes averaged."""
+    """Sum over factors of the network's signals for `averaged_codes`."""
     return torch.stack([signal(part) for part in averaged_codes(codes, sizes, training)]).sum(dim=0)
 
 
 def explained_variance(
     signals: Float[Tensor, "*member point pixel"], prediction: Float[Tensor, "*member point pixel"]
 ) -> Float[Tensor, "*member"]:
-    """Fraction of the signals' variance that the prediction explains, at its best scale.
+    """Fraction of the signals' variance that a prediction explains at its best scale.
 
     >>> signals = torch.tensor([[0.0, 1.0], [2.0, 0.0]])
     >>> explained_variance(signals, 3 * signals).item()
@@ -127,11 +124,10 @@ def superposition_scores(
     truth: Float[Tensor, "point pixel"] | None = None,
     averaged: Float[Tensor, "*member held pixel"] | None = None,
 ) -> dict[str, Float[Tensor, "*member"]]:
-    """Fractions of the held-out outputs' variance explained by each prediction, and by its null.
+    """Fraction of the held-out outputs' variance explained by each prediction, and by its null.
 
-    Signals are outputs over the background at every grid point, as is the truth; the averaged prediction is of held-out
-    points alone. One number per member: `memorised` and `memorised_null`; `averaged`, `averaged_null` and `truth` where
-    these are given.
+    Signals and truth are over all grid points, minus the background; the averaged prediction is over held-out points.
+    Returns `memorised` and `memorised_null`, and if given `averaged`, `averaged_null` and `truth`, per member.
     """
     outputs = signals[..., held_out, :]
     shares = positions[held_out][:, None, :] == positions[~held_out][None, :, :]
@@ -148,7 +144,7 @@ def superposition_scores(
 
 
 def _mismatched(outputs: Tensor, prediction: Tensor) -> Tensor:
-    """Mean explained variance when every point is given the prediction of another one."""
+    """Mean explained variance if every point has the prediction of another one."""
     generator = torch.Generator().manual_seed(0)
     scores = []
     for _ in range(SHUFFLES):
@@ -168,11 +164,11 @@ def nonnegative_superposition(
     chosen: Bool[Tensor, " point"] | None = None,
     truth: Float[Tensor, "point pixel"] | None = None,
 ) -> dict[str, Float[Tensor, "*member"]]:
-    """Fractions of the outputs explained by kept combinations that share a value with the point, and that share none.
+    """Fraction of the outputs explained by kept combinations that share a value with the point, and that share none.
 
-    The basis is memories over the background: the true images, or each member's own outputs; only kept points are used.
-    Chosen are the held-out points whose outputs are explained, all if left out. One number per member: `matched`,
-    `mismatched`; `truth` and `beyond_truth` where the true images over the background are given.
+    The basis holds memories minus the background: the true images, or each member's own outputs; only kept points are
+    used. `chosen` are the held-out points to explain (default: all). Returns `matched` and `mismatched`, and with the
+    true images minus the background `truth` and `beyond_truth`, per member.
     """
     chosen = held_out if chosen is None else chosen
     if not bool(chosen.any()) or bool((chosen & ~held_out).any()):
@@ -202,8 +198,7 @@ def nonnegative_superposition(
 def column_sets(
     positions: Tensor, held_out: Tensor, chosen: Tensor, draws: int, seed: int
 ) -> tuple[Tensor, list[Tensor]]:
-    """Indices of the points that can be compared, and their columns (as indices of points, −1 where there is none):
-    the matched set, then each draw of a mismatched one."""
+    """Indices of the points that can be compared, and of their columns (padded with −1), matched and mismatched."""
     generator = torch.Generator().manual_seed(seed)
     kept, held = torch.nonzero(~held_out).flatten(), torch.nonzero(held_out).flatten()
     shares = (positions[held][:, None, :] == positions[kept][None, :, :]).any(dim=-1)
@@ -225,7 +220,7 @@ def column_sets(
 
 
 def _drawn(layouts: Iterable[Tensor], allowed: Tensor, count: int, generator: torch.Generator) -> Tensor:
-    """Indices of so many allowed columns, from the first layout as far as it has them, then the second, and so on."""
+    """Indices of `count` allowed columns, taken from the first layout, then the second, and so on."""
     taken = torch.zeros_like(allowed)
     for layout in layouts:
         new = torch.nonzero(layout & allowed & ~taken).flatten()
@@ -236,10 +231,7 @@ def _drawn(layouts: Iterable[Tensor], allowed: Tensor, count: int, generator: to
 
 
 def _residuals(outputs: Tensor, memories: Tensor, sets: list[Tensor], truth: Tensor | None) -> tuple[Tensor, Tensor]:
-    """What each set (then the truth, then it with the first set) leaves of the outputs, and their energy.
-
-    Sums over points: `(member, set)` and `(member,)`.
-    """
+    """Residuals `(member, set)` of each set, of the truth and of both, and the energy `(member,)` of the outputs."""
     gram, products = memories @ memories.mT, outputs @ memories.mT
     energy = outputs.square().sum(dim=(-2, -1))
     problems = [(*_gathered(gram, products, columns), columns) for columns in sets]
@@ -256,14 +248,14 @@ def _residuals(outputs: Tensor, memories: Tensor, sets: list[Tensor], truth: Ten
 
 
 def _gathered(gram: Tensor, products: Tensor, columns: Tensor) -> tuple[Tensor, Tensor]:
-    """The Gram matrices and products of each point's columns; zeros where there is none."""
+    """The Gram matrices and products of each point's columns, 0 for padding."""
     present, index = columns >= 0, columns.clamp(min=0)
     matrix = gram[:, index[:, :, None], index[:, None, :]] * (present[:, :, None] & present[:, None, :])
     return matrix, products.gather(-1, index.expand(len(products), -1, -1)) * present
 
 
 def _explained(gram: Tensor, products: Tensor) -> Tensor:
-    """Energy that the best combination explains, summed over points: `2 w·c − w·G w`."""
+    """Energy that the best combination explains, 2 w·c − w·G w, summed over points."""
     gram = gram.expand(len(products), *gram.shape[1:])
     weights = nonnegative_weights(gram, products)
     fitted = (gram @ weights[..., None])[..., 0]
@@ -276,10 +268,10 @@ def stripe_superposition(
     truth: Float[Tensor, "point pixel"],
     chosen: Bool[Tensor, " point"] | None = None,
 ) -> dict[str, Float[Tensor, "*member"]]:
-    """Fractions of the outputs explained by their own stripes, by the true bump, and by both.
+    """Fraction of the outputs explained by their own stripes, by the true bump, and by both.
 
-    Stripes are, for each factor, the training image over the background of its value alone, at every grid point. One
-    number per member: `stripes`, `bump`, `both`, and the shares `stripe_share` and `bump_share` of `both`.
+    Stripes are, for each factor and grid point, the training image of that factor's value alone, minus the background.
+    Returns `stripes`, `bump`, `both`, and the shares `stripe_share` and `bump_share` of `both`, per member.
 
     >>> stripes = torch.tensor([[[1.0, 0.0, 0.0]], [[0.0, 1.0, 0.0]]])
     >>> scores = stripe_superposition(2 * stripes[0] + stripes[1], stripes, torch.tensor([[0.0, 0.0, 1.0]]))
@@ -318,7 +310,7 @@ def nonnegative_weights(
     scaled = gram.double() * inverse[..., :, None] * inverse[..., None, :]
     scaled = scaled + RIDGE * torch.eye(columns, dtype=torch.float64, device=gram.device)
     targets = products.double() * inverse
-    problems = math.prod(products.shape[:-1])  # -1 would be ambiguous without columns
+    problems = math.prod(products.shape[:-1])  # reshape cannot infer it if there are no columns
     weights = _pivoted(scaled.reshape(problems, columns, columns), targets.reshape(problems, columns))
     return weights.reshape(products.shape) * inverse
 
@@ -353,13 +345,13 @@ def _pivoted(gram: Tensor, targets: Tensor) -> Tensor:
 
 
 def _last(wrong: Bool[Tensor, "problem column"]) -> Bool[Tensor, "problem column"]:
-    """Only the last true column of each row."""
+    """The last true column of each row."""
     later = wrong.flip(-1).cumsum(dim=-1).flip(-1)
     return wrong & (later == 1)
 
 
 def _least_squares(gram: Tensor, targets: Tensor, used: Tensor) -> Tensor:
-    """Unrestricted weights of the used columns; 0 for the others."""
+    """Least-squares weights of the used columns; 0 for the others."""
     inside = used[:, :, None] & used[:, None, :]
     matrix = torch.where(inside, gram, 0.0) + torch.diag_embed((~used).to(gram.dtype))
     factor = torch.linalg.cholesky_ex(matrix).L
@@ -368,7 +360,7 @@ def _least_squares(gram: Tensor, targets: Tensor, used: Tensor) -> Tensor:
 
 
 def _descended(gram: Tensor, targets: Tensor, weights: Tensor) -> Tensor:
-    """Weights after sweeps of coordinate descent."""
+    """Weights after `SWEEPS` sweeps of coordinate descent."""
     weights = weights.nan_to_num(nan=0.0, posinf=0.0)
     for _ in range(SWEEPS):
         for column in range(targets.shape[-1]):

@@ -1,31 +1,27 @@
-"""What the units of a stage respond to, and where images have bands (Appendix E.4; Fig. 3b, 4e–f, 6, 15).
+"""Tuning of a stage's neurons, and bands in images (Appendix E.4; Fig. 3b, 4e–f, 6, 15).
 
 Conventions
 -----------
 A neuron's map is its activation over the factor grid; its tuning curve for a factor is the map's mean over all other
-factors. Both indices come from the functional ANOVA of the map: its variance splits into a part for each factor alone
-(main effects) and the rest (interactions). Neurons whose map does not vary have no indices (NaN) and are left out of
-stage means.
+factors. Both indices come from the functional ANOVA of the map, which splits its variance into main effects of each
+factor and interactions. Neurons whose map is constant have NaN and are left out of stage means.
 
-- `stripe_index`: the largest main effect's share of the variance. A stripe, a function of one factor, scores 1.
-- `localisation_index`: the interactions' share. A map that is a sum of functions of single factors scores 0; a bump
-  that is small beside the grid scores near 1.
+- `stripe_index`: the largest main effect's fraction of the variance. A stripe, a function of one factor, scores 1.
+- `localisation_index`: the interactions' fraction. A sum of functions of single factors scores 0; a bump that is small
+  relative to the grid scores near 1.
 
-Of an image, `image[y, x]`:
+For an image, `image[y, x]`:
 
-- `band_index`: the share of its variance that is a function of the row alone or of the column alone, whichever is
-  larger. A horizontal or vertical band scores 1, noise near 1/side, a bump about ½ or less. The map of a unit over a
-  two-factor grid is an image too; its `band_index` is then its stripe index. A mean over units gives units that hardly
-  vary as much say as the others; `mean_band_index` weights them by variance, and is the share of all the stage's
-  variance that lies in bands.
-- The *profile* of an axis is the image's mean over the other one: axis 0 is the rows' (a horizontal band, at a row),
-  axis 1 the columns' (a vertical one, at a column). A band's axis is the one whose profile explains more of the image's
-  variance, as in `band_index`; it lies midway between the first and the last pixel where that profile is at least half
-  as far from its median as anywhere, whether brighter or darker: a band may have two flanks, one dark and one bright,
-  with its coordinate between them.
-- Embeddings of a low-rank decoder have no axis of their own: which one is right is the task's. `band_alignment` is for
-  the bump task: factors are ordered x, y; x is a column and y a row, and where a factor has as many values as the image
-  has pixels, its value number v lies at pixel v.
+- `band_index`: the fraction of its variance that is a function of the row alone or of the column alone, whichever is
+  larger. A horizontal or vertical band scores 1, noise near 1/side, a bump about ½ or less. For a neuron's map over a
+  two-factor grid it is the stripe index. `mean_band_index` weights neurons by their variance, so that neurons that
+  hardly vary do not count: it is the fraction of the stage's variance in bands.
+- The *profile* of an axis is the image's mean over the other one: axis 0 is that of rows (a horizontal band at a row),
+  axis 1 that of columns (a vertical band at a column). A band's axis is the one whose profile explains more of the
+  variance; its position is midway between the first and the last pixel where the profile deviates from its median by at
+  least half as much as anywhere, so that a band of a dark and a bright flank lies between them.
+- `band_alignment` is for embeddings of the bump task, where x is a column, y is a row, and value number v of a factor
+  with as many values as pixels lies at pixel v.
 
 Known answers: a band drawn at each value's coordinate scores 1 whatever its polarity, one along the wrong axis 0, a
 dark and a bright flank on either side of the coordinate 1.
@@ -42,17 +38,17 @@ from torch import Tensor
 from recombine.metrics.registry import Column, Stage, stage_metric
 
 SILENT = 1e-12
-"""Variance, relative to the stage's largest, below which a neuron counts as silent."""
+"""Variance relative to the stage's largest below which a neuron counts as constant."""
 ROWS, COLUMNS = 0, 1
-"""Axes of an image."""
+"""Axes of a profile."""
 
 
 @dataclass(frozen=True)
 class Tuning:
-    """Curves and indices of every neuron of a stage."""
+    """Tuning curves and indices of every neuron of a stage."""
 
     curves: tuple[Float[Tensor, "*member _ feature"], ...]
-    """For each factor, the mean activation at each of its values."""
+    """For each factor, the mean activation at each value."""
     stripe_index: Float[Tensor, "*member feature"]
     localisation_index: Float[Tensor, "*member feature"]
 
@@ -82,7 +78,7 @@ def neuron_tuning(activations: Float[Tensor, "*member point feature"], shape: tu
 
 
 def band_index(images: Float[Tensor, "*shape y x"]) -> Float[Tensor, "*shape"]:
-    """Share of an image's variance along one axis alone; NaN for a constant image.
+    """Fraction of an image's variance along one axis alone; NaN for a constant image.
 
     >>> band_index(torch.tensor([[0.0, 0.0], [1.0, 1.0]])).item()
     1.0
@@ -99,15 +95,15 @@ class Band:
     """The strongest band of every image."""
 
     axis: Int[Tensor, "*shape"]
-    """0: it lies at a row; 1: at a column."""
+    """0 for a band at a row, 1 at a column."""
     position: Float[Tensor, "*shape"]
-    """The row or column; between two where the band is an even number of pixels wide."""
+    """The row or column; between two if the band is an even number of pixels wide."""
     strength: Float[Tensor, "*shape"]
-    """Share of the image's variance along that axis, the image's `band_index`; NaN for a constant image."""
+    """The image's `band_index`; NaN for a constant image."""
 
 
 def band_position(images: Float[Tensor, "*shape y x"]) -> Band:
-    """The axis along which an image varies most, and where on it the image differs most.
+    """The axis along which an image varies most, and the position of the band on it.
 
     >>> band = band_position(torch.tensor([[0.0, 0.0, 1.0], [0.0, 0.0, 1.0]]))
     >>> band.axis.item(), band.position.item(), band.strength.item()
@@ -121,7 +117,7 @@ def band_position(images: Float[Tensor, "*shape y x"]) -> Band:
 
 
 def _middle(profile: Float[Tensor, "*shape pixel"]) -> Float[Tensor, "*shape"]:
-    """Midway between the first and the last pixel that is half as far from the profile's median as any."""
+    """Midpoint of the pixels where the profile deviates from its median by at least half of the maximum."""
     far = (profile - profile.quantile(0.5, dim=-1, keepdim=True)).abs()
     inside = (far >= far.amax(dim=-1, keepdim=True) / 2).long()
     return (inside.argmax(dim=-1) + profile.shape[-1] - 1 - inside.flip(-1).argmax(dim=-1)).double() / 2
@@ -134,11 +130,11 @@ def band_alignment(
     weakest: float = 0.0,
     border: int = 0,
 ) -> Float[Tensor, "*member"]:
-    """Share of embeddings of the bump task whose band lies along the right axis and at the right coordinate.
+    """Fraction of embeddings of the bump task whose band has the right axis and the right position.
 
-    There is one image for every value of x, value number v being column v, and of y, where it is row v. A band may be
-    `tolerance` pixels off; one with an index below `weakest`, or none, counts as not aligned. Pixels at the `border`
-    are left out, and values that lie there: convolutions with padding draw there what no value asks for.
+    There is one image for every value of x, of which number v is column v, and of y, of which number v is row v. A band
+    may be off by `tolerance` pixels; one with an index below `weakest` is not aligned. Pixels within `border`, where
+    padded convolutions cause artefacts, and values that lie there are ignored.
 
     >>> vertical = torch.eye(4)[:, None, :].expand(4, 4, 4)
     >>> band_alignment(torch.stack([vertical, vertical.mT])).item()
@@ -147,16 +143,16 @@ def band_alignment(
     rows, columns = images.shape[-2:]
     band = band_position(images[..., border : rows - border, border : columns - border])
     coordinates = torch.arange(images.shape[-3], dtype=torch.float64, device=images.device)
-    own = torch.tensor([[COLUMNS], [ROWS]], device=images.device)
+    axes = torch.tensor([[COLUMNS], [ROWS]], device=images.device)
     near = (band.position + border - coordinates).abs() <= tolerance
-    last = torch.tensor((rows, columns), device=images.device)[own] - 1 - border
-    asked = ((coordinates >= border) & (coordinates <= last) | (border == 0)).double()
-    aligned = ((band.axis == own) & near & (band.strength >= weakest)).double()
-    return (aligned * asked).sum(dim=(-2, -1)) / asked.sum()
+    last = torch.tensor((rows, columns), device=images.device)[axes] - 1 - border
+    counted = ((coordinates >= border) & (coordinates <= last) | (border == 0)).double()
+    aligned = ((band.axis == axes) & near & (band.strength >= weakest)).double()
+    return (aligned * counted).sum(dim=(-2, -1)) / counted.sum()
 
 
 def mean_band_index(maps: Float[Tensor, "*member unit y x"]) -> Float[Tensor, "*member"]:
-    """Mean of the band index of units' maps over a two-factor grid, weighted by their variance; NaN if none varies.
+    """Mean band index of neurons' maps over a two-factor grid, weighted by variance; NaN if all are constant.
 
     >>> band, chessboard = torch.tensor([[0.0, 0.0], [2.0, 2.0]]), torch.tensor([[0.0, 1.0], [1.0, 0.0]])
     >>> mean_band_index(torch.stack([band, chessboard, torch.zeros(2, 2)])).item()
@@ -179,7 +175,6 @@ def mean_band_index(maps: Float[Tensor, "*member unit y x"]) -> Float[Tensor, "*
     ),
 )  # fmt: skip
 def evaluate_tuning(stage: Stage) -> dict[str, Tensor]:
-    """Indices of a stage: means over the neurons that vary."""
     tuning = neuron_tuning(stage.features, stage.grid.shape)
     return {
         "stripe_index": tuning.stripe_index.nanmean(dim=-1),

@@ -1,4 +1,4 @@
-"""Decoders in a browser: programs translated from torch modules, and the explorer page that runs them."""
+"""Decoders in the browser: torch modules translated to programs, and the explorer page that runs them."""
 
 from recombine.page.explore import ExplorerPage, explore, report_explorer
 from recombine.page.program import Program

@@ -1,7 +1,7 @@
-"""Calls of an exported graph and the register of their translators; functions of single numbers and pairs of them.
+"""Calls of an exported graph, the registry of their translators, and translators of pointwise functions.
 
-A translator is given the program and the call, whose arguments have the names of ATen's schema: an argument that
-depends on the input is a `Live` value, all others are tensors and numbers of torch.
+A translator gets a call, whose arguments are named as in ATen's schema: arguments that depend on the input are `Live`
+values, all others are torch tensors and numbers.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from recombine.page.program import Program
 
 
 class Untranslatable(Exception):
-    """What the page's language cannot say, in a few words."""
+    """Why a module cannot be translated."""
 
 
 @dataclass(frozen=True)
@@ -30,39 +30,43 @@ class Live:
 
 @dataclass(frozen=True)
 class Call:
-    """One call of the exported graph."""
+    """A call in the exported graph."""
 
     program: Program
     target: Any
     arguments: dict[str, Any]
     shape: tuple[int, ...]
-    """Of the first tensor that it returns."""
+    """Shape of the first tensor that it returns."""
 
     def __getitem__(self, name: str) -> Any:
         return self.arguments.get(name)
 
     @property
     def name(self) -> str:
-        """Of the operation, as ATen calls it."""
+        """Name of the operation in ATen."""
         return self.target._schema.name.removeprefix("aten::")
 
     def run(self, tensor: Tensor, field: str = "self") -> Tensor:
-        """The call itself, on another tensor."""
+        """Run the call on a different tensor."""
         return self.target(**{**self.arguments, field: tensor})
 
     def emit(self, operation: str, inputs: Sequence[int], **settings: Any) -> int:
-        """A new value of the shape that the call returns."""
+        """Emit an operation with the shape that the call returns."""
         return self.program.emit(operation, inputs, self.shape, **settings)
 
     def value(self, name: str = "self") -> int:
-        """An argument as a value; tensors and numbers become constants."""
+        """Return an argument as a value of the program; tensors and numbers become constants."""
         return self.as_value(self.arguments[name])
 
     def as_value(self, argument: Any) -> int:
-        """Anything as a value of the program."""
         if isinstance(argument, Live):
             return argument.number
         return self.program.constant(argument if isinstance(argument, Tensor) else torch.tensor(float(argument)))
+
+
+def is_live(argument: Any) -> bool:
+    """Return whether an argument, or an element of a list, depends on the input."""
+    return isinstance(argument, Live) or (isinstance(argument, (list, tuple)) and any(map(is_live, argument)))
 
 
 Translator = Callable[[Call], int]
@@ -70,7 +74,7 @@ TRANSLATORS: dict[str, Translator] = {}
 
 
 def translates(*names: str) -> Callable[[Translator], Translator]:
-    """Register the translator of some operations."""
+    """Register a translator of some operations."""
 
     def register(translator: Translator) -> Translator:
         TRANSLATORS.update(dict.fromkeys(names, translator))
@@ -83,7 +87,7 @@ SAME_NAME = (
     "relu", "sigmoid", "tanh", "exp", "expm1", "log", "log1p", "log2", "sqrt", "rsqrt", "reciprocal", "sin", "cos",
     "tan", "atan", "sinh", "cosh", "asin", "acos", "erf", "neg", "abs", "sign", "floor", "ceil", "round", "trunc",
 )  # fmt: skip
-"""Functions of one number that have the same name here and there."""
+"""Unary functions with the same name in ATen and in the page."""
 PAIRS = {
     "add": "add", "sub": "sub", "mul": "mul", "div": "div", "maximum": "max", "minimum": "min", "atan2": "atan2",
     "fmod": "fmod", "remainder": "mod", "gt": "gt", "ge": "ge", "lt": "lt", "le": "le", "eq": "eq", "ne": "ne",
@@ -109,7 +113,7 @@ def _leaky(call: Call) -> int:
 @translates("elu")
 def _elu(call: Call) -> int:
     if call["input_scale"] != 1:
-        raise Untranslatable("with another input_scale than 1")
+        raise Untranslatable("with an input_scale other than 1")
     return mapped(call, "elu", a=call["alpha"], b=call["scale"])
 
 
@@ -150,7 +154,7 @@ def _two(call: Call) -> int:
 
 @translates("prelu")
 def _prelu(call: Call) -> int:
-    """A slope for each channel, which is the second axis, or one for all."""
+    """Translate PReLU, with one slope for all or one per channel, which is the second axis."""
     slope = call["weight"]
     if isinstance(slope, Live):
         raise Untranslatable("with slopes that depend on the input")
@@ -175,5 +179,5 @@ def _to_copy(call: Call) -> int:
 
 
 def mapped(call: Call, f: str, **numbers: float) -> int:
-    """A function of each number."""
+    """Apply a unary function elementwise."""
     return call.emit("map", [call.value()], f=f, **numbers)

@@ -1,7 +1,7 @@
-"""The HTML file itself: a template, its style, its script and its data, and a policy that lets nothing else in.
+"""The HTML file: a template with its style, script and data, and a policy that allows nothing else.
 
-The script is a few modules, written one after another without their imports and exports. Texts of users are data, which
-the script writes as text; none becomes HTML.
+The script is the modules concatenated, without their imports and exports. Strings from users are data that the script
+writes as text; none becomes HTML.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MODULES = (
     "bytes", "kernel", "convolution", "operations", "program", "grid", "decoder", "address", "pictures", "survey",
     "views", "plane", "side", "switches", "main",
 )  # fmt: skip
-"""Modules of the script, each after those that it imports."""
+"""Modules of the script, in order of their imports."""
 TEMPLATES = Environment(
     loader=PackageLoader("recombine.page", "."), autoescape=True, undefined=StrictUndefined, keep_trailing_newline=True
 )
@@ -34,27 +34,27 @@ _EXPORT = re.compile(r"^export (?=(async |abstract )?(function|class|const|let)\
 
 @cache
 def script(modules: tuple[str, ...] = MODULES) -> str:
-    """The modules as one script."""
+    """Return modules joined to one script."""
     folder = files("recombine.page") / "script"
     joined = "\n".join((folder / f"{name}.js").read_text(encoding="utf-8") for name in modules)
     return _EXPORT.sub("", _IMPORT.sub("", joined))
 
 
 def explorer(data: Mapping[str, Any], numbers: bytes) -> Parts:
-    """The parts of a page on which decoders run; it has elements `title` and `lead` of its own before them."""
+    """Return the explorer as parts of another page, which must have elements with the ids `title` and `lead`."""
     return parts("page", _context(data, numbers), MODULES)
 
 
 def parts(name: str, values: Mapping[str, Any], modules: tuple[str, ...], workers: tuple[str, ...] = ()) -> Parts:
-    """A template's body and payload, with its style and a script of some modules."""
-    own = TEMPLATES.get_template(f"{name}.html.j2")
-    context = own.new_context(dict(values))
-    body, payload = (Markup("".join(own.blocks[block](context))) for block in ("body", "payload"))
+    """Return a template's body and payload, with its style sheet and a script of the given modules."""
+    template = TEMPLATES.get_template(f"{name}.html.j2")
+    context = template.new_context(dict(values))
+    body, payload = (Markup("".join(template.blocks[block](context))) for block in ("body", "payload"))
     return Parts(style(name), body, payload, script(modules), workers)
 
 
 def document(data: Mapping[str, Any], numbers: bytes, panels: Sequence[Parts] = ()) -> str:
-    """The page: HTML with an explorer of this data, and panels that follow it."""
+    """Return an HTML page with the explorer, followed by panels."""
     scripts = [script(), *(panel.script for panel in panels)]
     styles = [style("page"), *(panel.style for panel in panels)]
     return TEMPLATES.get_template("page.html.j2").render(
@@ -73,15 +73,15 @@ def _context(data: Mapping[str, Any], numbers: bytes) -> dict[str, Markup]:
 
 
 def style(name: str) -> str:
-    """A style sheet of this package."""
+    """Return a style sheet of this package."""
     return (files("recombine.page") / f"{name}.css").read_text(encoding="utf-8")
 
 
 def as_json(data: Mapping[str, Any]) -> Markup:
-    """Data as JSON that can stand in a script element."""
+    """Return JSON that is safe inside a script element."""
     return Markup(json.dumps(data, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c"))
 
 
 def kernel() -> Markup:
-    """The compiled products of matrices, in base64."""
+    """Return the compiled matrix product in base64."""
     return Markup(base64.b64encode((files("recombine.page") / "matmul.wasm").read_bytes()).decode())

@@ -1,4 +1,4 @@
-"""Explorer pages: anyone's decoder in one HTML file, where one drags the point into the hold-out."""
+"""Explorer pages: any decoder in one HTML file, where you drag a point through its factors into the hold-out."""
 
 from __future__ import annotations
 
@@ -26,30 +26,29 @@ from recombine.page.document import document, explorer
 from recombine.page.model import Blobs, page_model
 from recombine.page.subject import PageDecoder, page_decoders, parts_of
 from recombine.page.training import training_panel
-from recombine.reproduction.explorer import NONE, kept_decoders
+from recombine.reproduction.explorer import NONE, TrainingPanel, kept_decoders
 from recombine.reproduction.report import Parts
 from recombine.reproduction.results import Results
-from recombine.specs import RunSpec
-from recombine.store import Run
+from recombine.specs import PENALTIES, RunSpec
 from recombine.tasks import ArrayTask
 from recombine.version import __version__
 
 FRAME_HEIGHT = 900
-"""Of the frame in a notebook, in pixels."""
+"""Height of the frame in a notebook, in pixels."""
 FEW = 2
-"""Decoders that need no labels: both are shown."""
+"""Up to this many decoders are all shown, and need no labels."""
 
 
 @dataclass(frozen=True)
 class ExplorerPage:
-    """A page that needs no other file; notebooks show it in a frame, as a widget where anywidget is installed.
+    """A self-contained page. Notebooks show it in a frame, or as a widget if anywidget is installed.
 
     Parameters
     ----------
     html
         The page.
     notes
-        What a reader must know of each decoder, as the page says it.
+        Notes that the page shows with each decoder.
 
     Examples
     --------
@@ -73,7 +72,7 @@ class ExplorerPage:
         return Path(path)
 
     def widget(self, height: int = FRAME_HEIGHT) -> Any:
-        """The page as an `anywidget.AnyWidget` of this height in pixels; its `address` is the view, and may be set."""
+        """Return the page as an `anywidget.AnyWidget`; its attribute `address` is the current view and can be set."""
         try:
             widget = _widget_class()
         except ImportError:
@@ -98,7 +97,7 @@ class ExplorerPage:
 
 
 def explore(
-    module: nn.Module | Run | Sequence[nn.Module | Run] | Mapping[str, nn.Module | Run],
+    module: nn.Module | Trained | Sequence[nn.Module | Trained] | Mapping[str, nn.Module | Trained],
     grid: FactorGrid | str | None = None,
     *,
     encode: Encode | Encoding | str | None = None,
@@ -111,42 +110,42 @@ def explore(
     labels: Sequence[Mapping[str, str]] | None = None,
     training: bool = False,
 ) -> ExplorerPage:
-    """A page on which a decoder runs live while one moves through its factors.
+    """Make a page in which a decoder runs live while you move through its factors.
 
     Parameters
     ----------
     module
-        A module that maps encoded factor values to outputs, or a run of a store; several, or several by name, can be
-        compared side by side. The modules are copied and left as they are.
+        A module that maps encoded factor values to outputs, a run of a store, or the checkpoint of one
+        (`ModelConfig.from_pretrained(folder)`). Several, in a sequence or by name, can be compared side by side.
+        Modules are copied, not changed.
     grid
-        Factors and values, or a text as `x=0:27,y=0:27`; runs bring their own.
+        Factors and values, or a string such as `x=0:27,y=0:27`; runs have their own.
     encode
-        An encoding (by name, or one of ours), a function from `(point, factor)` values to inputs, or nothing: the
-        values themselves.
+        An encoding or its name, or a function from `(point, factor)` values to inputs. Default: raw factor values.
     holdout
-        Combinations held out of training: a hold-out, by name, or a boolean mask over the grid.
+        Combinations held out of training: a hold-out or its name, or a boolean mask over the grid.
     targets
-        Right outputs, one row per grid point in its order, or a function from `(point, factor)` values to them.
+        True outputs, one row per grid point, or a function from `(point, factor)` values to them.
     background
-        Value of an empty output; 0 by default.
+        Value of a blank output. Default: 0.
     data
-        In the place of grid, targets and background: images of one's own with their factors, as an `ArrayTask`, or the
-        file or folder of one (docs/data.md). Combinations that it lacks have no truth and are no memories.
+        Images with their factors, instead of grid, targets and background: an `ArrayTask`, or its file or folder
+        (docs/data.md). Missing combinations have no true output and are not among the nearest training images.
     image_shape
-        `(y, x)` or `(channel, y, x)` of an output, where its own shape does not say it.
+        `(y, x)` or `(channel, y, x)` of an output, if its own shape does not tell.
     title
         Heading of the page.
     labels
-        For each of several decoders what it is, by names of what a reader can switch, as
-        `{"code": "bump", "depth": "4"}`; more than two runs are labelled by what their specs differ in.
+        For each of several decoders, values by which the reader can select it, such as
+        `{"code": "bump", "depth": "4"}`. By default, more than two runs are labelled by how their specs differ.
     training
-        Whether a panel follows in which a small decoder is trained live, with stripes and without.
+        Add a panel that trains a small decoder live, with isolated factors and without.
 
     Returns
     -------
     ExplorerPage
-        With `html`, `notes` and `save(path)`. A module that cannot be translated for the browser is shown by outputs
-        computed beforehand at the grid points, and a note says why.
+        With `html`, `notes` and `save(path)`. For a module that cannot be translated for the browser, the page shows
+        precomputed outputs at the grid points, and a note says why.
 
     Examples
     --------
@@ -161,16 +160,24 @@ def explore(
         module, grid=grid, encode=encode, holdout=holdout, targets=targets, background=background, data=data
     )
     content, numbers = page_data(subjects, labels_of(parts_of(module), labels), title, image_shape)
-    panels = [training_panel()] if training else []
+    panels = [training_panel(_installed_panel())] if training else []
     notes = tuple(f"{model['name']}: {note}" for model in content["models"] for note in model["notes"])
     return ExplorerPage(document(content, numbers, panels), notes)
 
 
+def _installed_panel() -> TrainingPanel:
+    from recombine.reproduction.installed import PAPER  # which imports all of its studies
+
+    if PAPER.training_panel is None:
+        raise InvalidValue("training", True, f"False: the paper {PAPER.name} has no training panel")
+    return PAPER.training_panel
+
+
 def report_explorer(results: Results) -> Parts:
-    """Parts of a page on which the decoders of a results folder run: a report's panel `question`."""
+    """Return an explorer of the decoders in a results folder, as the report's panel `question`."""
     decoders = kept_decoders(results)
-    subjects = page_decoders({own.name: own for own in decoders})
-    labels = labels_of(decoders, [own.labels for own in decoders])
+    subjects = page_decoders({decoder.name: decoder for decoder in decoders})
+    labels = labels_of(decoders, [decoder.labels for decoder in decoders])
     return explorer(*page_data(subjects, labels, "Drag the point into the hold-out"))
 
 
@@ -180,13 +187,13 @@ def page_data(
     title: str | None,
     image_shape: tuple[int, ...] | None = None,
 ) -> tuple[dict[str, Any], bytes]:
-    """What an explorer's script reads: JSON, and the bytes that it points into."""
+    """Return the data of an explorer: content for JSON, and the bytes that it refers to."""
     names, values = labels
     blobs = Blobs()
     with torch.random.fork_rng(devices=[]):
         models = [page_model(subject, blobs, image_shape) for subject in subjects]
     content = {
-        "title": title or "What does this decoder compose?",
+        "title": title or "Does this decoder compose?",
         "factors": [
             {**asdict(factor), "labels": subjects[0].levels.get(factor.name)} for factor in subjects[0].grid.factors
         ],
@@ -197,33 +204,31 @@ def page_data(
 
 
 def labels_of(decoders: Sequence[Any], given: Sequence[Mapping[str, str]] | None) -> tuple[list[str], list[list[str]]]:
-    """Names of labels that differ, given or of runs' specs, and each decoder's values; none where names are enough."""
+    """Return the names of labels that differ, and each decoder's values; none if the decoders' names are enough."""
     if given is None:
-        trained = [own for own in decoders if isinstance(own, Trained)]
-        if len(decoders) <= FEW or len(trained) < len(decoders):
+        if len(decoders) <= FEW or not all(isinstance(decoder, Trained) for decoder in decoders):
             return [], [[] for _ in decoders]
-        given = [spec_labels(own.spec) for own in trained]
+        given = [spec_labels(decoder.spec) for decoder in decoders]
     if len(given) != len(decoders) or any(list(own) != list(given[0]) for own in given):
-        raise InvalidValue("labels", given, f"a dictionary for each of {len(decoders)} decoders, with the same names")
+        raise InvalidValue("labels", given, f"one dictionary for each of {len(decoders)} decoders, with the same keys")
     names = [name for name in given[0] if len({own[name] for own in given}) > 1]
     values = [[own[name] for name in names] for own in given]
     if len({tuple(own) for own in values}) < len(values):
-        alike = [values[: k + 1].count(own) for k, own in enumerate(values)]
-        names, values = [*names, "of these"], [[*own, str(count)] for own, count in zip(values, alike, strict=True)]
+        counts = [values[: k + 1].count(own) for k, own in enumerate(values)]
+        names, values = [*names, "number"], [[*own, str(count)] for own, count in zip(values, counts, strict=True)]
     return names, values
 
 
 def spec_labels(spec: RunSpec) -> dict[str, str]:
-    """What a run is, by names that a reader can switch."""
+    """Return the labels of a run."""
     task, recipe = spec.task, spec.recipe
     decoder = spec.decoder.model_dump()
     data = str(getattr(task, "training", NONE)) + (" and isolated factors" if task.isolated else "")
-    penalties = {"entropy": recipe.entropy, "variance": recipe.variance}
     return {
         "code": str(getattr(task.encoding, "kind", task.encoding)),
         "decoder": str(decoder["kind"]), "depth": str(decoder.get("depth", NONE)),
         "width": str(decoder.get("width", NONE)), "data": data,
-        "penalties": " and ".join(name for name, weight in penalties.items() if weight) or "none",
+        "penalties": " and ".join(name for name in PENALTIES if getattr(recipe, name)) or "none",
         "hold-out": str(getattr(task, "holdout", NONE)), "seed": str(spec.seed),
     }  # fmt: skip
 
@@ -234,7 +239,7 @@ def _widget_class() -> Any:
     import traitlets
 
     class ExplorerWidget(anywidget.AnyWidget):
-        """A page in a frame; `address` is the present view, as `#at=13,13&stage=1`, and may be set."""
+        """A page in a frame; `address` is the current view, such as `#at=13,13&stage=1`, and can be set."""
 
         _esm = (files("recombine.page") / "widget.js").read_text(encoding="utf-8")
         html = traitlets.Unicode().tag(sync=True)

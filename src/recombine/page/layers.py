@@ -1,4 +1,4 @@
-"""Layers: products, convolutions, pooling, resizing; reductions, softmax and normalisations of rows of numbers."""
+"""Translators of layers: products, convolutions, pooling, resizing, reductions, softmax and normalisation."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ def _product(call: Call) -> int:
 @translates("addmm")
 def _added_product(call: Call) -> int:
     if (call["alpha"], call["beta"]) != (1, 1):
-        raise Untranslatable("with other weights than 1")
+        raise Untranslatable("with alpha or beta other than 1")
     bias, product = call.value(), (call.value("mat1"), call.value("mat2"))
     if call.program.shapes[bias] == call.shape[-1:]:
         return matmul(call, *product, bias)
     return call.emit("zip", [matmul(call, *product), bias], f="add")
 
 
-def matmul(call: Call, one: int, other: int, *bias: int) -> int:
-    """The product of two matrices, or of as many pairs of them."""
+def matmul(call: Call, left: int, right: int, *bias: int) -> int:
+    """Emit the product of two matrices, or of a batch of them."""
     program = call.program
-    pair = [program.view(v, (1,) * (3 - len(program.shapes[v])) + program.shapes[v]) for v in (one, other)]
+    pair = [program.view(v, (1,) * (3 - len(program.shapes[v])) + program.shapes[v]) for v in (left, right)]
     shape = (1,) * (3 - len(call.shape)) + call.shape
     return program.view(program.emit("matmul", [*pair, *bias], shape), call.shape)
 
@@ -63,14 +63,14 @@ def _convolution(call: Call) -> int:
 @translates("avg_pool2d", "_adaptive_avg_pool2d", "upsample_bilinear2d", "upsample_bicubic2d", "avg_pool1d",
             "_upsample_bilinear2d_aa", "upsample_linear1d", "adaptive_avg_pool1d")  # fmt: skip
 def _separable(call: Call) -> int:
-    """A linear map of rows times one of columns, which are seen by mapping single rows and columns."""
+    """Translate a linear map that acts on rows and columns separately; its matrices are found by probing it."""
     field = next(iter(call.arguments))
     program, value = call.program, call.value(field)
     size = program.shapes[value]
     rows, columns = (1, size[-1]) if len(call.shape) == 3 and "1d" in str(call.target) else size[-2:]
     planes = math.prod(size) // (rows * columns)
 
-    def image(pixels: Tensor) -> Tensor:  # (one, y, x) as the call takes it
+    def image(pixels: Tensor) -> Tensor:  # (image, y, x) in the layout that the call expects
         shaped = pixels[:, 0] if len(size) == 3 and "1d" in str(call.target) else pixels
         return call.run(shaped[None], field)[0].reshape(len(pixels), -1, call.shape[-1])
 
@@ -79,7 +79,7 @@ def _separable(call: Call) -> int:
     down, across = down[..., down.sum(0).amax(0).argmax()].T, across[:, across.sum(0).amax(-1).argmax()]
     test = torch.randn(1, rows, columns, generator=torch.Generator().manual_seed(0))
     if not torch.allclose(down @ test @ across, image(test), atol=1e-5):
-        raise Untranslatable("with weights that are no product of rows and columns")
+        raise Untranslatable("with weights that do not factorise into rows and columns")
     lines = program.view(value, (1, planes * rows, columns))
     lines = program.emit("matmul", [lines, program.constant(across[None])], (1, planes * rows, call.shape[-1]))
     lines = program.view(lines, (planes, rows, call.shape[-1]))
@@ -105,7 +105,7 @@ def _reduced(call: Call) -> int:
     if f == "var":
         settings["correction"] = float(1 if call["correction"] is None else call["correction"])
     if f == "norm" and call["ord"] != 2:
-        raise Untranslatable("of another order than 2")
+        raise Untranslatable("of an order other than 2")
     value, dims = call.value(), call["dim"]
     size = call.program.shapes[value]
     axes = range(len(size)) if dims is None or dims == [] else [dims] if isinstance(dims, int) else dims
@@ -127,10 +127,10 @@ def _soft(call: Call) -> int:
 
 @translates("native_layer_norm", "native_group_norm", "_native_batch_norm_legit")
 def _normalized(call: Call) -> int:
-    """Runs of numbers (of a row, a group, or an instance's channel) without their mean and with variance 1."""
+    """Normalise rows (of a layer, a group, or an instance's channel) to mean 0 and variance 1."""
     instance = call.shape[0] == 1 and call["training"] and call["running_mean"] is None
     if call.name == "_native_batch_norm_legit" and not instance:
-        raise Untranslatable("with statistics of a batch")
+        raise Untranslatable("with batch statistics")
     if call["normalized_shape"] is not None:
         count = math.prod(call["normalized_shape"])
     else:
@@ -150,7 +150,7 @@ def _batch_norm(call: Call) -> int:
 
 
 def affine(call: Call, value: int, scale: Any, shift: Any) -> int:
-    """The value times `scale`, plus `shift`: of the last axes for a norm of layers, else of channels."""
+    """Multiply by `scale` and add `shift`, over the last axes for a layer norm, else by channel."""
     axes = () if call["normalized_shape"] is not None else (1,) * (len(call.shape) - 2)
     for f, factor in (("mul", scale), ("add", shift)):
         if isinstance(factor, Live):
@@ -162,7 +162,7 @@ def affine(call: Call, value: int, scale: Any, shift: Any) -> int:
 
 
 def rows_of(call: Call, value: int, last: Iterable[int]) -> tuple[int, list[int]]:
-    """The value as `(row, n)`, n being all numbers of the last axes given; and the order of its axes."""
+    """Return the value as `(row, n)`, where n runs over the given axes, and the new order of its axes."""
     shape, last = call.program.shapes[value], list(last)
     order = [axis for axis in range(len(shape)) if axis not in last] + last
     value = moved(call.program, value, lambda origin: origin.permute(order)) if shape else value

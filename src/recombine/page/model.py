@@ -1,4 +1,4 @@
-"""One decoder as the page has it: a program that runs there, or outputs that were computed here; truth; hold-out."""
+"""One decoder as data of the page: a program or precomputed outputs, true outputs and hold-out."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from recombine.decoders import StagedDecoder
-from recombine.diagnosis.stages import module_parts
+from recombine.diagnosis.stages import module_stages
 from recombine.errors import InvalidValue, RecombineError
 from recombine.page.calls import Untranslatable
 from recombine.page.program import Program
@@ -20,28 +20,28 @@ from recombine.page.translate import translate
 from recombine.reproduction.explorer import STEPS
 
 LARGEST_PROGRAM = 16_000_000
-"""Numbers of a module's weights that a page may hold."""
+"""Maximum number of weights of a program."""
 LARGEST_TABLE = 16 << 20
-"""Bytes of outputs, or of right outputs, that a page may hold for one decoder."""
+"""Maximum bytes of precomputed or true outputs for one decoder."""
 SAMPLE = 4096
-"""Points of the grid at which outputs are looked at."""
+"""Maximum number of grid points at which outputs are computed."""
 PROBES = 4
-"""Of these points, at which the page checks that it computes what torch does."""
+"""Number of points at which the page checks its outputs against torch's."""
 ALIGNED = 4
-"""Bytes that every run of numbers begins at a multiple of."""
+"""Alignment of arrays in bytes."""
 SMALL = 64
-"""Numbers that are not worth a scale of their own."""
+"""Arrays with fewer elements are not quantised."""
 
 
 class Blobs:
-    """Numbers of a page, one after another in one run of bytes; what is the same is there once."""
+    """Arrays of a page in one buffer; equal arrays are stored once."""
 
     def __init__(self) -> None:
         self.content = bytearray()
         self._known: dict[bytes, dict[str, int]] = {}
 
     def add(self, content: bytes) -> dict[str, int]:
-        """Where some bytes are: `start` and `length`."""
+        """Add bytes and return their `start` and `length`."""
         digest = hashlib.sha256(content).digest()
         if digest not in self._known:
             self.content += b"\0" * (-len(self.content) % ALIGNED)
@@ -50,12 +50,12 @@ class Blobs:
         return self._known[digest]
 
     def program(self, program: Program) -> dict[str, Any]:
-        """A program as JSON has it, its constants added."""
+        """Add a program's constants and return the rest for JSON."""
         constants = []
         for number, tensor in program.constants.items():
             array = tensor.numpy()
-            if array.dtype == np.float32 and (counted := _in_steps(array)) is not None:
-                constants.append({"value": number, "type": "int16", "scale": counted[1]} | self.add(counted[0]))
+            if array.dtype == np.float32 and (quantised := _quantised(array)) is not None:
+                constants.append({"value": number, "type": "int16", "scale": quantised[1]} | self.add(quantised[0]))
             else:
                 constants.append({"value": number, "type": array.dtype.name} | self.add(_bytes(array)))
         stages = [{"name": name, "value": value} for name, value in program.stages.items()]
@@ -65,7 +65,7 @@ class Blobs:
         }  # fmt: skip
 
     def images(self, rows: Tensor) -> dict[str, Any]:
-        """Arrays of numbers, a row per grid point: as float16 if they fit a table so, else in 256 steps."""
+        """Add rows of numbers, one per grid point, as float16 if they fit into a table, else in 256 steps."""
         low, high = float(rows.min()), float(rows.max())
         if 2 * rows.numel() <= LARGEST_TABLE and max(-low, high) < float(np.finfo(np.float16).max):
             return {"type": "float16", "low": low, "high": high} | self.add(_bytes(rows.half().numpy()))
@@ -73,8 +73,8 @@ class Blobs:
         return {"type": "uint8", "low": low, "high": high} | self.add(steps.tobytes())
 
 
-def _in_steps(array: np.ndarray) -> tuple[bytes, float] | None:
-    """Numbers as int16 and what these count, if that is exact, as it is for decoders that were kept so; else none."""
+def _quantised(array: np.ndarray) -> tuple[bytes, float] | None:
+    """Return int16 steps and their scale if they are exact, as for decoders of a results folder; else None."""
     scale = np.float32(np.abs(array).max(initial=0) / STEPS)
     if array.size < SMALL or scale == 0:
         return None
@@ -83,17 +83,17 @@ def _in_steps(array: np.ndarray) -> tuple[bytes, float] | None:
 
 
 def _bytes(array: np.ndarray) -> bytes:
-    """Numbers with their lowest byte first."""
+    """Return an array as little-endian bytes."""
     return array.astype(array.dtype.newbyteorder("<")).tobytes()
 
 
 def page_model(subject: PageDecoder, blobs: Blobs, image_shape: tuple[int, ...] | None) -> dict[str, Any]:
-    """The decoder as JSON has it; its numbers are added to the page's."""
+    """Add a decoder's arrays to the page and return the rest for JSON."""
     grid = subject.grid
     sample = torch.arange(grid.size) if grid.size <= SAMPLE else torch.linspace(0, grid.size - 1, SAMPLE).long()
     outputs = subject.outputs(grid.rows(sample))
     if not bool(outputs.isfinite().all()):
-        raise InvalidValue("module", subject.name, "a module whose outputs are finite numbers at every grid point")
+        raise InvalidValue("module", subject.name, "a module whose outputs are finite at every grid point")
     notes: list[str] = []
     codes = factor_codes(subject.encoding, grid)
     codes = codes if codes and all(type(code) in KNOWN for code in codes) else None
@@ -102,9 +102,9 @@ def page_model(subject: PageDecoder, blobs: Blobs, image_shape: tuple[int, ...] 
         program = _program(subject, blobs, codes is not None, outputs[0].numel())
     except Untranslatable as error:
         table = _table(subject, outputs, blobs, str(error))
-        notes.append(f"Not run here: {error}. Shown are outputs computed beforehand at grid points.")
+        notes.append(f"Not run in the page: {error}. Outputs at grid points are precomputed.")
         if subject.is_random:
-            notes.append("Outputs are random: every point was run with the same random numbers.")
+            notes.append("Outputs are random; the same seed was used at every point.")
     truth, low, high = _truth(subject, outputs, blobs, notes)
     blocks = codes if program is not None else None
     return {
@@ -123,10 +123,10 @@ def page_model(subject: PageDecoder, blobs: Blobs, image_shape: tuple[int, ...] 
 
 
 def _program(subject: PageDecoder, blobs: Blobs, encoded_by_page: bool, pixels: int) -> dict[str, Any]:
-    """The translated module."""
+    """Translate the module."""
     numbers = sum(parameter.numel() for parameter in subject.module.parameters())
     if numbers > LARGEST_PROGRAM:
-        raise Untranslatable(f"{numbers:,} parameters are more than the {LARGEST_PROGRAM:,} that a page may hold")
+        raise Untranslatable(f"a page may hold at most {LARGEST_PROGRAM:,} parameters, got {numbers:,}")
     values = subject.grid.rows(torch.tensor([0])).float()
     if encoded_by_page:
         module, rows, prefix = subject.module, subject.inputs(values), ""
@@ -135,41 +135,41 @@ def _program(subject: PageDecoder, blobs: Blobs, encoded_by_page: bool, pixels: 
     names = {prefix + path: path for path in _stages(subject)}
     program = translate(module, rows[0], list(names))
     if subject.is_random:
-        raise Untranslatable("random numbers: the same input has different outputs")
+        raise Untranslatable("outputs are random")
     staged = "stages." if isinstance(subject.module, StagedDecoder) else ""
     program.stages = {names[path].removeprefix(staged): value for path, value in program.stages.items()}
     program.stages.setdefault("output", program.output)
     numbers = sum(tensor.numel() for tensor in program.constants.values())
     if numbers > LARGEST_PROGRAM:
-        raise Untranslatable(f"{numbers:,} numbers are more than the {LARGEST_PROGRAM:,} that a page may hold")
+        raise Untranslatable(f"a page may hold at most {LARGEST_PROGRAM:,} constants, got {numbers:,}")
     if math.prod(program.shapes[program.output]) != pixels:
         raise Untranslatable("the module returns several tensors")
     return blobs.program(program)
 
 
 def _probes(subject: PageDecoder, sample: Tensor, outputs: Tensor, blobs: Blobs) -> dict[str, Any]:
-    """Some points of the grid, a held-out one among them where there is one, and torch's outputs there."""
+    """Return some grid points, including a held-out one if there is any, and torch's outputs there."""
     held = torch.nonzero(subject.held_out[sample]).flatten()[:1]
     chosen = torch.cat([torch.linspace(0, len(sample) - 1, PROBES - len(held)).long(), held])
     return {"points": sample[chosen].tolist()} | blobs.add(_bytes(outputs[chosen].flatten(1).numpy()))
 
 
 def _stages(subject: PageDecoder) -> list[str]:
-    """Paths of the submodules whose outputs are shown."""
+    """Return the paths of the submodules whose outputs are shown."""
     if isinstance(subject.module, StagedDecoder):
         return [f"stages.{name}" for name in subject.module.stage_names[:-1]]
     points = subject.grid.rows(torch.linspace(0, subject.grid.size - 1, min(subject.grid.size, 16)).long())
     try:
-        return module_parts(subject.module, subject.module, subject.inputs, points, None)[0]
+        return module_stages(subject.module, subject.module, subject.inputs, points).names
     except RecombineError:
-        return []  # which is less to look at, and no reason to refuse
+        return []  # the page works without stages
 
 
 def _table(subject: PageDecoder, outputs: Tensor, blobs: Blobs, reason: str) -> dict[str, Any]:
-    """Outputs at all points of the grid."""
+    """Return outputs at all grid points."""
     size = subject.grid.size * outputs[0].numel()
     if size > LARGEST_TABLE:
-        allowed = f"a module that can be run in the page ({reason}), or a grid of at most {LARGEST_TABLE} outputs"
+        allowed = f"a module that runs in the page ({reason}), or a grid with at most {LARGEST_TABLE} output values"
         raise InvalidValue("module", subject.name, f"{allowed} (here {size})")
     whole = outputs if len(outputs) == subject.grid.size else subject.outputs(subject.grid.points)
     return blobs.images(whole.flatten(1))
@@ -178,13 +178,13 @@ def _table(subject: PageDecoder, outputs: Tensor, blobs: Blobs, reason: str) -> 
 def _truth(
     subject: PageDecoder, outputs: Tensor, blobs: Blobs, notes: list[str]
 ) -> tuple[dict[str, Any] | None, float, float]:
-    """Right outputs at all points of the grid, and the smallest and largest number that is drawn."""
+    """Return true outputs at all grid points, and the range of numbers to draw."""
     low, high = float(outputs.min()), float(outputs.max())
     pixels = outputs[0].numel()
     if subject.targets is None:
         return None, low, high
     if subject.grid.size * pixels > LARGEST_TABLE:
-        notes.append(f"No right outputs here: {subject.grid.size} of {pixels} numbers are too many for a page.")
+        notes.append(f"True outputs are not shown: {subject.grid.size} of {pixels} numbers are too many for a page.")
         return None, low, high
     points = None if subject.present is None else torch.nonzero(subject.present).flatten()
     rows = subject.target_rows(points)
@@ -199,12 +199,12 @@ def _truth(
 
 
 def _bits(mask: Tensor, blobs: Blobs) -> dict[str, int]:
-    """A bit for each point of the grid, lowest first."""
+    """Add one bit per grid point, lowest bit first."""
     return blobs.add(np.packbits(mask.numpy(), bitorder="little").tobytes())
 
 
 def _image(subject: PageDecoder, outputs: Tensor, image_shape: tuple[int, ...] | None) -> tuple[int, int, int]:
-    """Channels, rows and columns of what is drawn: as asked for, as outputs or the user's images are, or square."""
+    """Return channels, rows and columns of an image: as requested, as in the data or the outputs, or square."""
     pixels, shape = outputs[0].numel(), tuple(outputs.shape[1:])
     data_shape = None if subject.data is None else subject.data.image_shape
     if image_shape is not None:

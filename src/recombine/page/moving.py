@@ -1,8 +1,7 @@
-"""Calls that only move numbers: reshapes, slices, joins, padding, resampling to the nearest.
+"""Translators of calls that only move numbers: reshaping, slicing, joining, padding, nearest-neighbour resampling.
 
-Which number goes where is seen by moving the numbers' own places: an operation is run on an array that holds 0, 1, 2,
-…, and what comes out says where every number came from. Where these places are a box (any mixture of slicing,
-transposing, flipping and expanding) a few strides describe them; anything else is a table.
+Where each number comes from is found by running the operation on an array of indices 0, 1, 2, …. If the result is a box
+(any combination of slicing, transposing, flipping and expanding) it is described by strides, otherwise by a table.
 """
 
 from __future__ import annotations
@@ -14,17 +13,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from recombine.page.calls import Call, Live, Untranslatable, translates
+from recombine.page.calls import Call, Live, Untranslatable, is_live, translates
 from recombine.page.program import Program, merged
 
 
 def places(shape: Sequence[int], dtype: torch.dtype = torch.int64) -> Tensor:
-    """Each number's place in an array of this shape."""
+    """Return the flat index of each element of an array."""
     return torch.arange(math.prod(shape), dtype=dtype).reshape(tuple(shape))
 
 
 def moved(program: Program, value: int, move: Callable[[Tensor], Tensor], dtype: torch.dtype = torch.int64) -> int:
-    """The value after its numbers have been moved by a function."""
+    """Emit a value whose elements are moved by a function."""
     shape = program.shapes[value]
     origin = move(places(shape, dtype)).long()
     if torch.equal(origin.flatten(), torch.arange(math.prod(shape))):
@@ -40,7 +39,7 @@ def moved(program: Program, value: int, move: Callable[[Tensor], Tensor], dtype:
 def placed(
     program: Program, shape: Sequence[int], parts: Sequence[tuple[int, Callable[[Tensor], Tensor]]], fill: float = 0.0
 ) -> int:
-    """An array of one number, into which values are copied, each into the box that its function takes of the whole."""
+    """Emit an array filled with one number, into which values are copied; each function selects a value's target."""
     everywhere, pieces = places(shape), []
     for number, (_, region) in enumerate(parts):
         target = region(everywhere)
@@ -55,7 +54,7 @@ def placed(
 
 
 def box_of(origin: Tensor) -> tuple[int, list[int]] | None:
-    """Offset and strides of places that form a box; none where they form no box."""
+    """Return offset and strides of indices that form a box, or None if they do not."""
     if not origin.numel():
         return 0, [0] * origin.ndim
     array = origin.numpy()
@@ -70,9 +69,10 @@ def box_of(origin: Tensor) -> tuple[int, list[int]] | None:
     "permute", "expand", "slice", "select", "flip", "unsqueeze", "squeeze", "alias", "clone", "detach", "view",
     "_unsafe_view", "reshape", "as_strided", "diagonal", "roll", "repeat", "t", "transpose", "index_select", "unfold",
     "lift_fresh_copy", "gather", "pixel_shuffle", "pixel_unshuffle", "channel_shuffle", "rot90", "narrow", "movedim",
+    "index", "_unsafe_index",
 )  # fmt: skip
 def _moved(call: Call) -> int:
-    if any(isinstance(argument, Live) for name, argument in call.arguments.items() if name != "self"):
+    if any(is_live(argument) for name, argument in call.arguments.items() if name != "self"):
         raise Untranslatable("with arguments that depend on the input")
     return moved(call.program, call.value(), call.run)
 
@@ -82,13 +82,6 @@ def _moved(call: Call) -> int:
 def _resampled(call: Call) -> int:
     field = next(iter(call.arguments))
     return moved(call.program, call.value(field), lambda origin: call.run(origin, field), torch.float64)
-
-
-@translates("index", "_unsafe_index")
-def _index(call: Call) -> int:
-    if any(isinstance(index, Live) for index in call["indices"]):
-        raise Untranslatable("with indices that depend on the input")
-    return moved(call.program, call.value(), call.run)
 
 
 @translates("embedding")
@@ -130,7 +123,7 @@ def _copied(call: Call) -> int:
 
 @translates("slice_scatter", "select_scatter")
 def _scatter(call: Call) -> int:
-    """A tensor part of which is assigned to."""
+    """Translate an assignment to a part of a tensor."""
     name = call.name.removesuffix("_scatter")
     given = [value for key, value in call.arguments.items() if key not in ("self", "src")]
     take = lambda whole: getattr(torch.ops.aten, name)(whole, *given)  # noqa: E731

@@ -1,30 +1,29 @@
-"""The small language that a browser runs: values, constants, and operations in order.
+"""The small language that the browser runs: values, constants, and a list of operations.
 
 A program maps one row of inputs to one row of outputs. *Values* are dense float32 arrays in row-major order, numbered
-from 0, which is the input; each has a shape, and some are constants. *Operations* each write one value:
+from 0, the input; each has a shape, and some are constants. Each *operation* writes one value:
 
 ========== ============================== =================================================================
 name       inputs                         settings
 ========== ============================== =================================================================
-view       x                              the same numbers under another shape
-map        x                              `f`, and its numbers `a` and `b`: see `MAPS` in script/operations.js
-zip        x, y (broadcast)               `f`: see `ZIPS` there
+view       x                              the same elements with a different shape
+map        x                              `f`, and its parameters `a` and `b`: `MAPS` in script/operations.js
+zip        x, y (broadcast)               `f`: `ZIPS` in script/operations.js
 where      condition, x, y (broadcast)
-matmul     (batch, m, k), (batch, k, n)   one batch may be 1; optionally a row of n numbers that is added
+matmul     (batch, m, k), (batch, k, n)   one batch may be 1; optionally a bias of n numbers
 conv       x, weight, optionally bias     `stride`, `padding`, `dilation`, `extra`, `groups`, `transposed`
 maxpool    x                              `kernel`, `stride`, `padding`, `dilation`
 move       any number of x                `fill`, and `pieces`: boxes copied, one after another, into the output
-take       x, whole numbers               out[i] = x[table[i]]
-embedding  table, whole numbers           rows of the table
+take       x, integers                    out[i] = x[integers[i]]
+embedding  table, integers                rows of the table
 reduce     (row, n)                       `f`: sum, mean, max, min, prod, any, all, norm or var (with `correction`)
-softmax    (row, n)                       `log`: of the logarithms
-normalize  (row, n)                       `epsilon`: each row less its mean, over its standard deviation
+softmax    (row, n)                       `log`: whether to return logarithms
+normalize  (row, n)                       `epsilon`: rows are shifted to mean 0 and scaled to variance 1
 ========== ============================== =================================================================
 
 `extra` is torch's output padding.
 A piece of `move` is `{"of": which input, "from": offset, "to": offset, "shape": …, "strides": of output and input}`;
-`zip` and `where` have `axes`, the shape of their output and the strides of output and inputs. Conditions are 0 and 1.
-The same table as code: `script/operations.js`.
+`zip` and `where` have `axes`: the shape of their output, and the strides of output and inputs. Conditions are 0 and 1.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ Shape = tuple[int, ...]
 
 @dataclass
 class Program:
-    """Values, constants and operations; `stages` are values that one may look at, by name."""
+    """Values, constants and operations; `stages` are values to show, by name."""
 
     shapes: list[Shape]
     constants: dict[int, Tensor] = field(default_factory=dict)
@@ -52,14 +51,14 @@ class Program:
     stages: dict[str, int] = field(default_factory=dict)
 
     def constant(self, tensor: Tensor) -> int:
-        """A new value that holds these numbers: whole ones stay whole, all others are float32."""
+        """Add a constant; integers become int32, everything else float32."""
         whole = tensor.dtype in (torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8)
         number = self._value(tuple(tensor.shape))
         self.constants[number] = tensor.detach().cpu().to(torch.int32 if whole else torch.float32).contiguous()
         return number
 
     def emit(self, name: str, inputs: Sequence[int], shape: Sequence[int], **settings: Any) -> int:
-        """A new value that an operation writes."""
+        """Add an operation and return the value that it writes."""
         number = self._value(tuple(shape))
         if name in ("zip", "where"):
             arrays = [torch.empty(self.shapes[value], device="meta") for value in (number, *inputs)]
@@ -68,7 +67,7 @@ class Program:
         return number
 
     def view(self, value: int, shape: Sequence[int]) -> int:
-        """The value under another shape."""
+        """Return the value with a different shape."""
         shape = tuple(shape)
         assert math.prod(shape) == math.prod(self.shapes[value])
         if shape == self.shapes[value]:
@@ -82,7 +81,7 @@ class Program:
         return len(self.shapes) - 1
 
     def pruned(self) -> Program:
-        """The program without what neither its output nor a stage depends on."""
+        """Return the program without operations and constants that no output or stage depends on."""
         needed = {self.output, *self.stages.values()}
         kept = []
         for operation in reversed(self.operations):
@@ -94,7 +93,7 @@ class Program:
 
 
 def merged(shape: Sequence[int], *strides: Sequence[int]) -> dict[str, Any]:
-    """The same boxes of several arrays with as few axes as possible."""
+    """Merge the axes of a box in several arrays as far as its strides allow."""
     axes: list[list[int]] = []
     for count, *steps in zip(shape, *strides, strict=True):
         if axes and axes[-1][1:] == [step * count for step in steps]:

@@ -1,4 +1,4 @@
-"""Decoders as a page shows them: copies on the CPU, their codes, and their outputs at points of the grid."""
+"""Decoders of a page: copies on the CPU, their codes, and their outputs at grid points."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from recombine.diagnosis.hooks import tensors_in
 from recombine.diagnosis.running import ROWS_AT_ONCE, SEED, refuse_unfinished, uncompiled
+from recombine.diagnosis.stages import tensors_in
 from recombine.diagnosis.subject import Subject, Trained, run_name
 from recombine.encodings import Bump, Circular, Encoding, OneHot, Polar, Positional, Ramp, Rate
 from recombine.errors import InvalidValue, reason_of
@@ -21,15 +21,15 @@ from recombine.factors import FactorGrid
 from recombine.metrics.stages import Encode
 
 KNOWN = (Bump, OneHot, Rate, Ramp, Positional, Polar, Circular)
-"""Encodings that the page computes (`script/grid.js`)."""
+"""Encodings that the page can compute (`script/grid.js`)."""
 
 
 class PageDecoder(Subject):
-    """A subject whose module is a copy on the CPU, in float32 and evaluation mode."""
+    """A subject whose module is a copy on the CPU in float32 and evaluation mode."""
 
     @classmethod
     def of(cls, decoder: Any, *args: Any, **settings: Any) -> Self:
-        """As `Subject.of`."""
+        """Extend `Subject.of` by copying the module."""
         subject = super().of(decoder, *args, **settings)
         module = uncompiled(subject.module)
         refuse_unfinished(module)
@@ -41,24 +41,24 @@ class PageDecoder(Subject):
 
     @property
     def levels(self) -> dict[str, list[str]]:
-        """Names of the values of factors whose values are strings."""
+        """Values of the factors whose values are strings."""
         levels = {} if self.data is None else self.data.levels
-        return {name: list(texts) for name, texts in levels.items() if all(isinstance(text, str) for text in texts)}
+        return {name: list(values) for name, values in levels.items() if all(isinstance(own, str) for own in values)}
 
     def inputs(self, values: Tensor) -> Tensor:
-        """The module's inputs for rows of factor values."""
+        """Return the module's inputs for rows of factor values."""
         inputs = super().inputs(values)
         return inputs.float() if inputs.is_floating_point() else inputs
 
     @cached_property
     def is_random(self) -> bool:
-        """Whether the same rows have different outputs."""
+        """Whether the module returns different outputs for the same inputs."""
         last = self.grid.size - 1
         rows = self.inputs(self.grid.rows(torch.tensor([0, last // 2, last])))
         return not torch.equal(*(self._batch(rows.clone()).nan_to_num() for _ in range(2)))
 
     def outputs(self, values: Tensor) -> Tensor:
-        """The `(row, …)` outputs at rows of factor values; where they are random, all with the same random numbers."""
+        """Return outputs `(row, …)` for rows of factor values; random ones with the same seed for every row."""
         parts = []
         for part in self.inputs(values).split(1 if self.is_random else ROWS_AT_ONCE):
             if self.is_random:
@@ -75,13 +75,13 @@ class PageDecoder(Subject):
             raise InvalidValue("module", self.name, allowed) from error
         rows = next((t for t in tensors_in(returned) if t.shape[:1] == inputs.shape[:1]), None)
         if rows is None or rows.numel() == 0:
-            allowed = "a module whose output has a row of real numbers per input row"
+            allowed = "a module whose output has a row of real numbers for every input row"
             raise InvalidValue("module", self.name, allowed)
         return rows.float()
 
 
 def page_decoders(given: Any, **settings: Any) -> list[PageDecoder]:
-    """The decoders of a module or a run, of several, or of several by name, all on one grid."""
+    """Return the decoders of one or several modules or runs, all on the same grid."""
     parts = parts_of(given)
     if not parts:
         raise InvalidValue("module", given, "at least one module or run")
@@ -93,13 +93,13 @@ def page_decoders(given: Any, **settings: Any) -> list[PageDecoder]:
     first = decoders[0]
     for own in decoders:
         if own.grid != first.grid:
-            allowed = f"runs on one grid: {first.name} has {first.grid.shape} {first.grid.names}"
+            allowed = f"on the same grid as {first.name}, {first.grid.shape} {first.grid.names}"
             raise InvalidValue("module", own.name, allowed)
     return decoders
 
 
 def parts_of(given: Any) -> list[Any]:
-    """The modules or runs themselves."""
+    """Return modules or runs as a list."""
     if isinstance(given, Mapping):
         return list(given.values())
     return list(given) if isinstance(given, Sequence) and not isinstance(given, (str, bytes)) else [given]
@@ -111,7 +111,7 @@ def _default_name(part: Any) -> str:
 
 
 class Encoded(nn.Module):
-    """Factor values to outputs: a function of the user's, or an encoding that the page does not know, and a module."""
+    """A module with its encoding, for encodings that the page cannot compute: factor values to outputs."""
 
     def __init__(self, subject: PageDecoder) -> None:
         super().__init__()
@@ -122,14 +122,14 @@ class Encoded(nn.Module):
 
 
 def factor_codes(encoding: Encode | Encoding | None, grid: FactorGrid) -> list[Encoding] | None:
-    """The encoding of each factor, the raw rate without any; none where the code is a function of the user's."""
+    """Return the encoding of each factor, by default the raw rate; None if the user's function encodes."""
     if encoding is None:
         return [Rate()] * len(grid.factors)
     return [encoding.of(factor) for factor in grid.factors] if isinstance(encoding, Encoding) else None
 
 
 def smooth_factors(encoding: Encode | Encoding | None, grid: FactorGrid) -> list[bool]:
-    """For each factor, whether it may lie between two values of the grid."""
+    """Return, for each factor, whether it may take values between grid points."""
     codes = factor_codes(encoding, grid)
     return [
         factor.form != "category" and (codes is None or codes[k].differentiable)
@@ -138,7 +138,7 @@ def smooth_factors(encoding: Encode | Encoding | None, grid: FactorGrid) -> list
 
 
 def mean_code(codes: Sequence[Encoding], grid: FactorGrid, held_out: Bool[Tensor, " point"]) -> Float[Tensor, " code"]:
-    """The mean code over the kept combinations: each factor's code, weighed by how often its values are kept."""
+    """Return the mean code over the kept combinations: each factor's code, weighted by how often a value is kept."""
     kept = (~held_out).reshape(grid.shape)
     means = []
     for axis, (factor, code) in enumerate(zip(grid.factors, codes, strict=True)):

@@ -1,59 +1,49 @@
-"""The panel in which a small decoder is trained live: its spec, and its parts for any page of ours.
+"""The panel that trains a small decoder live in the page.
 
-`LIVE` is the paper's task (28 × 28, the centred box held out) with its CNN at a width and length that a browser trains
-in seconds; `LIVE_STRIPES` is the same with all stripes added. Over 12 seeds torch puts 26–41 % of held-out bumps in
-place with the first and all with the second (`tests/page/test_training.py` repeats some).
-
-The page has its own random numbers, so a seed there is another member of the same population, not torch's.
+The page draws its own random numbers, so a seed there gives another network of the same population, not torch's.
 """
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
+import torch
 from markupsafe import Markup
 from torch import nn
 
 from recombine.decoders import CNN
-from recombine.encodings import Bump
+from recombine.errors import InvalidValue
 from recombine.metrics.errors import TOLERANCE
 from recombine.page.document import as_json, kernel, parts, script
+from recombine.page.subject import factor_codes
+from recombine.reproduction.explorer import TrainingPanel
 from recombine.reproduction.report import Parts
-from recombine.specs import Recipe, RunSpec
-from recombine.tasks import BumpTask
+from recombine.specs import RunSpec
+from recombine.tasks import Task
 
-LIVE = RunSpec(
-    task=BumpTask(size=28, training="each"),
-    decoder=CNN(width=8, depth=2),
-    recipe=Recipe(steps=400, batch=16, lr=3e-3),
-)
-"""What the panel trains without stripes: every kept combination."""
-LIVE_STRIPES = LIVE.replace(task=LIVE.task.replace(isolated=True))
-"""The same with every single factor value shown alone."""
-
-PANEL_MODULES = ("bytes", "pictures", "training/examples", "training/runs", "training/panel")
+PANEL_MODULES = ("bytes", "grid", "pictures", "training/examples", "training/runs", "training/panel")
 """Modules of the panel's script, each after those that it imports."""
 WORKER_MODULES = (
-    "kernel", "convolution", "training/examples", "training/network", "training/trainer", "training/worker",
+    "kernel", "convolution", "grid", "training/examples", "training/network", "training/trainer", "training/worker",
 )  # fmt: skip
 """Modules of the script that trains."""
 WORKER_POLICY = "recombine-training"
 """Name of the trusted-types policy by which the panel starts its worker."""
-FILLED, FAILED = 0.9, 0.6
-"""Shares of held-out bumps in place from which, and up to which, the panel says that the box filled, or failed."""
 
 
-def training_settings(spec: RunSpec = LIVE) -> dict[str, Any]:
-    """What the page's script needs to train a CNN on the bump task with a bump code, on each kept combination."""
-    task, recipe = spec.task, spec.recipe
-    assert isinstance(task, BumpTask)
-    assert isinstance(task.encoding, Bump)
-    assert isinstance(spec.decoder, CNN)
+def training_settings(spec: RunSpec) -> dict[str, Any]:
+    """Return what the page's script needs to train a CNN on each kept combination of two position factors."""
+    task, recipe, grid = spec.task, spec.recipe, spec.task.grid
+    codes = factor_codes(task.encoding, grid)
+    if not isinstance(spec.decoder, CNN) or not codes or grid.shape != tuple(task.image_shape):
+        raise InvalidValue("training_panel", spec, "a CNN, and a task with a factor value per column and row")
     module = spec.module()
     bounds = [part.weight[0].numel() ** -0.5 for part in module.modules()
               if isinstance(part, nn.Conv2d | nn.ConvTranspose2d)]  # fmt: skip
     return {
-        "size": task.size, "sigma": task.sigma, "background": task.background, "variance": task.encoding.variance,
+        "factors": [asdict(factor) for factor in grid.factors], "codes": [code.model_dump() for code in codes],
+        "profiles": _profiles(task), "size": grid.shape[0], "background": task.background,
         "tolerance": TOLERANCE, "held": "".join(str(int(held)) for held in task.held_out),
         "convolutions": [
             {**{name: getattr(part, name) for name in ("inputs", "outputs", "kernel", "stride")}, "bound": bound}
@@ -67,13 +57,32 @@ def training_settings(spec: RunSpec = LIVE) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def training_panel(heading: str = "h2") -> Parts:
-    """The panel, whose heading is an element `h2`, `h3` or `h4`; a page names its `workers` in its policy."""
-    settings = training_settings()
-    data = {"settings": settings, "kernel": str(kernel()), "filled": FILLED, "failed": FAILED, "policy": WORKER_POLICY}
+def _profiles(task: Task) -> list[list[list[float]]]:
+    """For each factor, a row of pixels per value; an image is the product of two rows, taken from the background."""
+    contrast, values = 1 - 2 * task.background, task.grid.points.double()
+    profiles = []
+    for axis, factor in enumerate(task.grid.factors):
+        alone = torch.full((factor.count, 2), torch.nan, dtype=torch.float64)
+        alone[:, axis] = factor.values
+        profiles.append(((task.render(alone) - task.background) * contrast).select(1 + axis, 0))
+    products = profiles[0][:, None, None, :] * profiles[1][None, :, :, None]
+    if not torch.allclose(task.background + contrast * products.flatten(0, 1), task.render(values)):
+        raise InvalidValue("training_panel", task, "a task whose images are products of one profile per factor")
+    # Twelve digits round to the same float32 as all of them, in half the space.
+    return [[[float(f"{pixel:.12g}") for pixel in row] for row in profile.tolist()] for profile in profiles]
+
+
+def training_panel(panel: TrainingPanel, heading: str = "h2") -> Parts:
+    """Return the panel, whose heading is an element `h2`, `h3` or `h4`; the page's policy must allow its `workers`."""
+    settings = training_settings(panel.spec)
+    words = {name: getattr(panel, name) for name in ("drawn", "isolated", "filled", "failed")}
+    counts = {
+        "kept": settings["held"].count("0"), "held": settings["held"].count("1"), "isolated": 2 * settings["size"],
+        "parameters": f"{settings['parameters']:,}".replace(",", " "),
+    }  # fmt: skip
     values = {
-        "heading": Markup(heading), "settings": settings,
-        "held": settings["held"].count("1"), "kept": settings["held"].count("0"),
-        "data": as_json(data), "worker": Markup(script(WORKER_MODULES)),
+        "heading": Markup(heading), "settings": settings, "text": Markup(panel.text).format(**counts), **words,
+        "data": as_json({"settings": settings, "kernel": str(kernel()), "policy": WORKER_POLICY, **words}),
+        "worker": Markup(script(WORKER_MODULES)),
     }  # fmt: skip
     return parts("training", values, PANEL_MODULES, (WORKER_POLICY,))

@@ -1,7 +1,7 @@
-"""A torch module as a program for the page: exported by `torch.export` for one row, and walked call by call.
+"""Translate a torch module to a program for the page: export it for one row and walk through the graph.
 
-What does not depend on the input (weights turned round, low-rank images multiplied out, positions) is computed here and
-becomes a constant. A call that the page has no word for raises `Untranslatable`, which says what and where.
+Whatever does not depend on the input (transposed weights, products of low-rank factors, positions) is computed here and
+becomes a constant. A call that the page does not support raises `Untranslatable`, which names it and its module.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from recombine.errors import reason_of
 from recombine.page import layers  # noqa: F401  registers its translators
-from recombine.page.calls import TRANSLATORS, Call, Live, Untranslatable
+from recombine.page.calls import TRANSLATORS, Call, Live, Untranslatable, is_live
 from recombine.page.moving import moved
 from recombine.page.program import Program
 
 KEPT = (torch.ops.aten.prelu.default, torch.ops.aten._prelu_kernel.default)
-"""Calls that are left whole, being faster so."""
+"""Calls that are not decomposed, since the page computes them faster whole."""
 IGNORED = {"_assert_tensor_metadata", "_assert_async", "_assert_scalar"}
 
 
 @torch.no_grad()
 def translate(module: nn.Module, row: Tensor, stages: Sequence[str] = ()) -> Program:
-    """The program of a module that maps each row by itself; `stages` are paths of submodules that a page may show."""
+    """Translate a module that maps each row independently; `stages` are paths of submodules to show."""
     graph, held = _exported(module, row[None])
     program = Program([tuple(row[None].shape)])
     known: dict[fx.Node, Any] = {}
@@ -49,15 +49,15 @@ def translate(module: nn.Module, row: Tensor, stages: Sequence[str] = ()) -> Pro
 
 
 def _exported(module: nn.Module, inputs: Tensor) -> tuple[fx.Graph, Mapping[str, Tensor]]:
-    """The graph in core ATen, and the tensors that its placeholders stand for."""
+    """Return the graph in core ATen, and the tensors of its placeholders."""
     with _plainly():
         try:
             table = torch.export.default_decompositions()
             for kept in KEPT:
                 table.pop(kept, None)
             exported = torch.export.export(module, (inputs,)).run_decompositions(table)
-        except Exception as error:  # whatever a user's module makes of being traced
-            raise Untranslatable(f"torch.export refuses the module ({reason_of(error)})") from error
+        except Exception as error:  # tracing a user's module may raise anything
+            raise Untranslatable(f"torch.export failed ({reason_of(error)})") from error
     signature, held = exported.graph_signature, dict[str, Tensor]()
     for names, source in (
         (signature.inputs_to_parameters, exported.state_dict),
@@ -70,7 +70,7 @@ def _exported(module: nn.Module, inputs: Tensor) -> tuple[fx.Graph, Mapping[str,
 
 @contextmanager
 def _plainly() -> Iterator[None]:
-    """Without fused attention, and without what tracing writes to the screen."""
+    """Disable fused attention, which has no decomposition, and the messages of the tracer."""
     fast, level = torch.backends.mha.get_fastpath_enabled(), logging.root.manager.disable
     torch.backends.mha.set_fastpath_enabled(False)
     logging.disable(logging.CRITICAL)
@@ -84,7 +84,7 @@ def _plainly() -> Iterator[None]:
 
 
 def _called(program: Program, node: fx.Node, known: Mapping[fx.Node, Any]) -> Any:
-    """What a call returns: a tensor or number where nothing depends on the input, else a live value."""
+    """Return the result of a call: a tensor or number if nothing depends on the input, else a live value."""
     args: Any = fx.node.map_arg(node.args, lambda n: known[n])
     kwargs: Any = fx.node.map_arg(node.kwargs, lambda n: known[n])
     if node.target is operator.getitem:
@@ -101,9 +101,9 @@ def _called(program: Program, node: fx.Node, known: Mapping[fx.Node, Any]) -> An
         raise Untranslatable(_where(node, name))
     arguments = {a.name: args[k] if k < len(args) else kwargs.get(a.name, a.default_value)
                  for k, a in enumerate(schema.arguments)}  # fmt: skip
-    if name == "full_like" and isinstance(arguments["self"], Live):  # it reads the shape only
+    if name == "full_like" and isinstance(arguments["self"], Live):  # only its shape matters
         arguments["self"] = torch.zeros(node.meta["val"].shape)
-    if not any(_is_live(value) for value in arguments.values()):
+    if not is_live(list(arguments.values())):
         if arguments.get("device") is not None:
             arguments["device"] = torch.device("cpu")
         return target(**arguments)
@@ -111,7 +111,7 @@ def _called(program: Program, node: fx.Node, known: Mapping[fx.Node, Any]) -> An
 
 
 def _translated(program: Program, node: fx.Node, name: str, arguments: dict[str, Any]) -> Any:
-    """The live value, or values, of a call."""
+    """Return the live value or values of a call."""
     fake = node.meta["val"]
     first = fake[0] if isinstance(fake, (tuple, list)) else fake
     if first.is_complex():
@@ -129,7 +129,7 @@ def _translated(program: Program, node: fx.Node, name: str, arguments: dict[str,
 
 
 def _parts(program: Program, node: fx.Node, arguments: dict[str, Any]) -> tuple[Live, ...]:
-    """A value cut into parts, each a movement of its own."""
+    """Return the parts of a split value."""
     target: Any = node.target
     cut = lambda origin, number: target(**{**arguments, "self": origin})[number]  # noqa: E731
     return tuple(
@@ -139,15 +139,15 @@ def _parts(program: Program, node: fx.Node, arguments: dict[str, Any]) -> tuple[
 
 
 def _output(program: Program, returned: Any) -> int:
-    """The first floating tensor that is returned."""
+    """Return the value of the first tensor that the module returns."""
     first = next((value for value in returned if isinstance(value, (Live, Tensor))), None)
     if first is None:
-        raise Untranslatable("no tensor is returned")
+        raise Untranslatable("the module returns no tensor")
     return first.number if isinstance(first, Live) else program.constant(first)  # the same for every input
 
 
 def _stages(graph: fx.Graph, known: Mapping[fx.Node, Any], stages: Sequence[str]) -> dict[str, int]:
-    """The last value that each submodule computes."""
+    """Return the last value that each submodule computes."""
     last: dict[str, int] = {}
     for node in graph.nodes:
         if isinstance(known.get(node), Live):
@@ -156,12 +156,8 @@ def _stages(graph: fx.Graph, known: Mapping[fx.Node, Any], stages: Sequence[str]
     return {path: last[path] for path in stages if path in last}
 
 
-def _is_live(value: Any) -> bool:
-    return isinstance(value, Live) or (isinstance(value, (list, tuple)) and any(map(_is_live, value)))
-
-
 def _where(node: fx.Node, name: str) -> str:
-    """The operation, and the submodule that calls it."""
+    """Describe an operation and the submodule that calls it."""
     stack = list(node.meta.get("nn_module_stack", {}).values())
     path, kind = stack[-1] if stack else ("", "")
     kind = kind if isinstance(kind, str) else kind.__name__

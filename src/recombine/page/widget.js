@@ -1,8 +1,8 @@
 /**
- * The explorer as a widget of a notebook (anywidget): the page itself in a frame of its own.
+ * The explorer as a notebook widget (anywidget): the page in a frame.
  *
- * The frame is sandboxed, so that the page has neither the notebook's origin nor its cookies, and its own policy holds
- * there as it does in a file. The two exchange nothing but the address of a view.
+ * The frame is sandboxed, so that the page has neither the notebook's origin nor its cookies, and the page's own policy
+ * applies. The two exchange nothing but the address of the view.
  */
 
 /**
@@ -12,15 +12,15 @@
 
 /**
  * @param {{model: Model, el: HTMLElement}} view
- * @returns {() => void} takes it away
+ * @returns {() => void} a function that removes it
  */
 function render({ model, el }) {
   const frame = document.createElement("iframe");
-  frame.title = "Explorer of a decoder";
+  frame.title = "Decoder explorer";
   frame.setAttribute("sandbox", "allow-scripts");
   Object.assign(frame.style, { width: "100%", height: `${model.get("height")}px`, border: "0" });
   const send = () => frame.contentWindow?.postMessage({ address: model.get("address") }, "*");
-  let ready = false; // before that the page cannot take a view, and has only one of its own
+  let ready = false; // until then the page ignores addresses
   const receive = (/** @type {MessageEvent} */ event) => {
     if (event.source !== frame.contentWindow) return;
     if (event.data?.ready === true) {
@@ -38,7 +38,7 @@ function render({ model, el }) {
   let link = "";
   try {
     frame.srcdoc = model.get("html");
-  } catch { // a notebook that refuses HTML from texts (trusted types)
+  } catch { // the notebook enforces trusted types, which forbid HTML from strings
     link = URL.createObjectURL(new Blob([model.get("html")], { type: "text/html" }));
     frame.src = link;
   }

@@ -1,19 +1,17 @@
-"""How a claim is decided: criteria are data, registered before the networks; verdicts follow from networks that learnt.
+"""How claims are judged: criteria are registered before training, and verdicts follow from the networks that learnt.
 
-A claim makes one or more *statements*. Each has a criterion (`criteria`) and a function from Datasets to samples, one
-per *case*, for instance one per encoding; a statement on a case is a *test*. The first case is the one that the paper
-shows. Beside them stand
+A claim makes one or more *statements*. Each has a criterion (`criteria`) and a function that turns Datasets into
+samples, one per *case*, such as an encoding; a statement about one case is a *test*. The first case is the one shown in
+the paper. Two more groups of samples are judged by the same criterion:
 
-- *alternatives*: other measures, stages, rows or conventions, judged by the same criterion and compared with the first
-  case: "agree 5 of 6" tells whether a verdict hangs on a choice;
-- *controls*: the same difference between failing networks and others (composing ones, untrained ones, ones trained on
-  the whole grid): whether what the paper gives as the cause is peculiar to networks that fail.
+- *alternatives*: other measures, stages, subsets or conventions. "agree 5 of 6" counts those with the outcome of the
+  first case and shows how much a verdict depends on such choices;
+- *controls*: the difference between failing networks and others (composing, untrained, or trained on the whole grid).
+  They show whether the cause that the paper names is specific to networks that fail.
 
-A claim is *supported* when all its tests are, *partly supported* when some are, *not supported* when none is and some
-are not (*reversed* when all that are decided are), *not decidable* when too few networks learnt, and *undecided*
-otherwise. With few networks there are directions, no verdicts. *Exploratory* claims have numbers and no verdict.
-
-No torch here: claims read numbers, wherever they came from.
+A claim is *supported* if all its tests are, *partly supported* if some are, *not supported* if none is and some are
+rejected (*reversed* if the effect is reversed in all of those), *not decidable* if too few networks learnt, and
+*undecided* otherwise. Few networks give a direction but no verdict. *Exploratory* claims have estimates but no verdict.
 """
 
 from __future__ import annotations
@@ -25,7 +23,7 @@ from typing import Any, ClassVar, Literal, NamedTuple
 import numpy as np
 from pydantic_core import from_json, to_json
 
-from recombine.reproduction.criteria import DIRECTIONS, Criterion, Outcome, Registered, holm_levels
+from recombine.reproduction.criteria import DIRECTIONS, Criterion, Outcome, Part, holm_levels, record_digest
 from recombine.reproduction.intervals import CONFIDENCE, TRIM, Estimate, Interval, TrimmedMean
 
 Data = Mapping[str, Any]
@@ -36,10 +34,8 @@ Verdict = Literal[
 ]  # fmt: skip
 Timing = Literal["before the data", "after the data", "not registered"]
 """When a criterion was written, as far as a results folder can tell."""
-Part = Literal["tests", "alternatives", "controls"]
 Versions = Mapping[str, Mapping[str, int]]
-"""By study, declared versions of what measures it."""
-UNKNOWN: Versions = {}
+"""By study, the declared versions of the code that measures it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,29 +43,29 @@ class Sample:
     """Values over networks, and which of the networks learnt; only those count."""
 
     values: np.ndarray
-    """One per network; NaN where it has none."""
+    """One per network; NaN if missing."""
     learnt: np.ndarray
-    """Whether each network learnt what it was trained on."""
+    """Whether each network learnt its training set."""
     trained: np.ndarray
-    """Whether each network was trained; arms may have fewer networks than others."""
+    """Whether each network was trained; arms may differ in their number of networks."""
     estimated: Callable[[np.ndarray], Estimate] | None = None
-    """The estimate from the values that count; a trimmed mean if left out."""
+    """Turns the values that count into an estimate. Default: a trimmed mean."""
     share_learnt: float | None = None
-    """Share of networks that learnt, of compared arms the smallest; that of this sample if left out."""
+    """Share of networks that learnt, the smallest among compared arms. Default: that of this sample."""
 
     def estimate(self, trim: float = TRIM) -> Estimate:
-        """Over the networks that learnt and have a value."""
+        """Return the estimate over the networks that count."""
         values = self.values[self._counted]
         return TrimmedMean.of(values, trim) if self.estimated is None else self.estimated(values)
 
     @property
     def networks_counted(self) -> int:
-        """How many learnt and have a value."""
+        """Number of networks that learnt and have a value."""
         return int(self._counted.sum())
 
     @property
     def networks_trained(self) -> int:
-        """How many were trained."""
+        """Number of trained networks."""
         return int(self.trained.sum())
 
     @property
@@ -78,13 +74,13 @@ class Sample:
 
 
 Samples = Callable[[Data], Mapping[str, Sample]]
-"""Samples by the name of their case, from the Datasets that are there; those that cannot be had are left out."""
+"""Samples by case, from the Datasets that are present; cases that cannot be computed are left out."""
 NO_SAMPLE = Sample(np.zeros(0), np.zeros(0, dtype=bool), np.zeros(0, dtype=bool))
-"""Of a statement that has no case in the data."""
+"""Stands for a case that the data do not have."""
 
 
 def no_samples(data: Data) -> dict[str, Sample]:
-    """Of a statement without alternatives or controls."""
+    """The samples of a statement without alternatives or controls."""
     return {}
 
 
@@ -99,63 +95,63 @@ class Statement:
 
     @property
     def parts(self) -> dict[Part, Samples]:
-        """What is judged by the criterion."""
+        """The three groups of samples that the criterion judges."""
         return {"tests": self.cases, "alternatives": self.alternatives, "controls": self.controls}
 
     def samples(self, part: Part, data: Data) -> Mapping[str, Sample]:
-        """By case; of the tests, those that the criterion names, and one without networks where there is none."""
-        found, named = self.parts[part](data), self.criterion.cases
+        """Return the samples of one group by case; of the tests, the cases that the criterion names."""
+        samples = self.parts[part](data)
         if part != "tests":
-            return found
-        return {case: found.get(case, NO_SAMPLE) for case in named} if named else found or {"no case": NO_SAMPLE}
+            return samples
+        return {case: samples.get(case, NO_SAMPLE) for case in self.criterion.cases or samples or ["no case"]}
 
 
 @dataclass(frozen=True)
 class Claim:
-    """A claim, and how it is decided."""
+    """A claim, and how it is judged."""
 
     name: str
     text: str
-    """What is claimed, in the paper's words."""
+    """The claim in the paper's words."""
     where: str
     """Section and figure."""
     statements: tuple[Statement, ...]
     studies: tuple[str, ...]
-    """Whose Datasets its tests read."""
+    """Studies whose Datasets the tests read."""
     beside: tuple[str, ...] = ()
-    """Whose Datasets alternatives and controls read besides."""
+    """Further studies whose Datasets alternatives and controls read."""
     exploratory: bool = False
     ours: bool = False
-    """Whether the paper does not make it."""
+    """Whether the claim is ours rather than the paper's."""
 
-    def record(self, part: Part, statement: Statement, versions: Versions) -> Registered:
-        """What is registered of a statement's tests, alternatives or controls."""
+    def record(self, part: Part, statement: Statement, versions: Versions) -> dict[str, Any]:
+        """Return what is registered of a statement: its criterion, and versions of the measuring code other than 1."""
         read = self.studies if part == "tests" else (*self.studies, *self.beside)
         raised = {study: {name: own for name, own in versions.get(study, {}).items() if own != 1} for study in read}
-        return Registered(
-            claim=self.name, part=part, criterion=statement.criterion, exploratory=self.exploratory, versions=raised
-        )
+        criterion = statement.criterion.model_dump(mode="json")
+        about = {"claim": self.name, "part": part, "exploratory": self.exploratory}
+        return {**about, "criterion": criterion, "versions": raised}
 
-    def records(self, versions: Versions) -> list[Registered]:
-        """What is registered of the claim before its data are collected."""
+    def records(self, versions: Versions) -> list[dict[str, Any]]:
+        """Return all records that are registered before the claim's data are collected."""
         return [
-            self.record(part, own, versions)
-            for own in self.statements
-            for part, samples in own.parts.items()
+            self.record(part, statement, versions)
+            for statement in self.statements
+            for part, samples in statement.parts.items()
             if samples is not no_samples
         ]
 
 
 @dataclass(frozen=True)
 class Test:
-    """A criterion on one sample, and what came of it."""
+    """A criterion applied to one sample."""
 
-    __test__: ClassVar[bool] = False  # pytest would take it for one of its own
+    __test__: ClassVar[bool] = False  # not a pytest class
 
     case: str
     statistic: str
     claimed: str
-    """The range in which the statistic is claimed to lie, in words."""
+    """The claimed range of the statistic, in words."""
     outcome: Outcome
     interval: Interval
     """Before correction, whatever the level that decided."""
@@ -168,7 +164,7 @@ class Test:
 
 @dataclass(frozen=True)
 class Judgement:
-    """A claim's verdict with the evidence."""
+    """A claim's verdict with its evidence."""
 
     claim: str
     text: str
@@ -178,13 +174,13 @@ class Judgement:
     alternatives: list[Test] = field(default_factory=list)
     controls: list[Test] = field(default_factory=list)
     ours: bool = False
-    """Whether the paper does not make it."""
+    """Whether the claim is ours rather than the paper's."""
     reference: str = ""
-    """The verdict of the reference results, where there are any."""
+    """The verdict of the reference results, if there are any."""
 
     @property
     def networks(self) -> int:
-        """Fewest learnt networks behind any test; 0 without one."""
+        """Smallest number of networks that learnt behind any test."""
         return min((test.learnt for test in self.tests), default=0)
 
     @property
@@ -194,58 +190,27 @@ class Judgement:
         return next((t for t in ("after the data", "not registered") if t in timings), "before the data")
 
     def comparable(self) -> list[Test]:
-        """Alternatives that have an outcome."""
+        """Return the alternatives that have an outcome."""
         return [test for test in self.alternatives if test.outcome not in ("not decidable", "not measured")]
 
     def differing(self) -> list[Test]:
-        """Those of them whose outcome is not that of the first case of their statement."""
+        """Return the comparable alternatives whose outcome differs from that of their statement's first case."""
         first = {test.statistic: test.outcome for test in reversed(self.tests)}
         sides = {"supported": "as claimed", "not supported": "opposite", "reversed": "opposite"}
 
-        def agree(one: str, other: str) -> bool:  # a direction agrees with the outcome on its side
-            return one == other or sides.get(one) == other or one == sides.get(other)
+        def agree(a: str, b: str) -> bool:  # a direction agrees with the outcome on its side
+            return a == b or sides.get(a) == b or a == sides.get(b)
 
         return [test for test in self.comparable() if not agree(test.outcome, first.get(test.statistic, ""))]
 
     def record(self) -> dict[str, Any]:
-        """Plain data for a JSON file; what is not a finite number (an open end of an interval) is null."""
+        """Return plain data for a JSON file; infinite ends of intervals become null."""
         facts = {**asdict(self), "timing": self.timing, "networks": self.networks}
         return dict(from_json(to_json(facts, inf_nan_mode="null")))
 
 
-def judge(
-    claims: Iterable[Claim], data: Data, registered: Collection[str] | None = None, versions: Versions = UNKNOWN
-) -> list[Judgement]:
-    """Verdicts on the claims whose Datasets are there, in the order of the claims.
-
-    Primary tests are corrected for one another as their criteria say. `registered` has the digests of the records under
-    which the data were collected; it is none where nothing is known of them.
-    """
-    judged = [claim for claim in claims if all(study in data for study in claim.studies)]
-    primary = [_measured(claim, "tests", data, versions, registered) for claim in judged]
-    corrected = [own for claim, tests in zip(judged, primary, strict=True) if not claim.exploratory for own in tests]
-    levels = iter(_levels(corrected))
-    judgements = []
-    for claim, tests in zip(judged, primary, strict=True):
-        results = [own.result(own.criterion.confidence if claim.exploratory else next(levels)) for own in tests]
-        first = {test.statistic: test.level for test in reversed(results)}  # of the first case of each statement
-        beside: dict[Part, list[Test]] = {
-            part: [
-                own.result(first[own.criterion.statistic]) for own in _measured(claim, part, data, versions, registered)
-            ]
-            for part in ("alternatives", "controls")
-        }
-        judgements.append(
-            Judgement(
-                claim.name, claim.text, claim.where, "exploratory" if claim.exploratory else _verdict(claim, results),
-                results, beside["alternatives"], beside["controls"], ours=claim.ours,
-            )
-        )  # fmt: skip
-    return judgements
-
-
 class Measured(NamedTuple):
-    """A sample with its estimate, and the criterion that it is judged by."""
+    """A sample with its estimate and the criterion that judges it."""
 
     criterion: Criterion
     case: str
@@ -255,7 +220,7 @@ class Measured(NamedTuple):
 
     @property
     def barred(self) -> Outcome | None:
-        """Why there is no verdict: too few networks, or too few of them that learnt."""
+        """The outcome if too few networks were trained or learnt for a verdict."""
         if not self.estimate.networks:
             return "not measured" if not self.sample.networks_trained else "not decidable"
         sample, rule = self.sample, self.criterion.learnt
@@ -268,7 +233,7 @@ class Measured(NamedTuple):
         return None
 
     def result(self, level: float) -> Test:
-        """The test at a level of confidence."""
+        """Return the test at a level of confidence."""
         criterion, outcome = self.criterion, self.barred
         if outcome is None:
             outcome = criterion.outcome(self.estimate.interval(level))
@@ -280,24 +245,44 @@ class Measured(NamedTuple):
         )  # fmt: skip
 
 
-def _measured(
-    claim: Claim, part: Part, data: Data, versions: Versions, registered: Collection[str] | None
-) -> list[Measured]:
-    """The samples of a claim's tests, alternatives or controls."""
-    measured = []
-    timing: Timing
-    for statement in claim.statements:
-        criterion, timing = statement.criterion, "not registered"
-        if registered is not None:
-            digest = claim.record(part, statement, versions).digest
-            timing = "before the data" if digest in registered else "after the data"
-        for case, sample in statement.samples(part, data).items():
-            measured.append(Measured(criterion, case, sample, sample.estimate(criterion.trim), timing))
-    return measured
+def judge(
+    claims: Iterable[Claim], data: Data, registered: Collection[str] | None = None, versions: Versions | None = None
+) -> list[Judgement]:
+    """Return verdicts on the claims whose Datasets are present, in the order of the claims.
+
+    Primary tests are corrected for multiple testing as their criteria say. `registered` holds the digests of the
+    records under which the data were collected, or None if these are unknown.
+    """
+
+    def measured(claim: Claim, part: Part) -> list[Measured]:
+        rows: list[Measured] = []
+        for statement in claim.statements:
+            criterion, digest = statement.criterion, record_digest(claim.record(part, statement, versions or {}))
+            timing: Timing = "not registered"
+            if registered is not None:
+                timing = "before the data" if digest in registered else "after the data"
+            for case, sample in statement.samples(part, data).items():
+                rows.append(Measured(criterion, case, sample, sample.estimate(criterion.trim), timing))
+        return rows
+
+    present = [claim for claim in claims if all(study in data for study in claim.studies)]
+    primary = [(claim, measured(claim, "tests")) for claim in present]
+    levels = iter(_levels([own for claim, tests in primary if not claim.exploratory for own in tests]))
+    judgements = []
+    for claim, tests in primary:
+        results = [own.result(own.criterion.confidence if claim.exploratory else next(levels)) for own in tests]
+        first = {test.statistic: test.level for test in reversed(results)}  # of the first case of each statement
+        alternatives = [own.result(first[own.criterion.statistic]) for own in measured(claim, "alternatives")]
+        controls = [own.result(first[own.criterion.statistic]) for own in measured(claim, "controls")]
+        verdict = "exploratory" if claim.exploratory else _verdict(claim, results)
+        judgements.append(
+            Judgement(claim.name, claim.text, claim.where, verdict, results, alternatives, controls, claim.ours)
+        )
+    return judgements
 
 
 def _levels(tests: Sequence[Measured]) -> list[float]:
-    """The confidence at which each primary test is decided; those that Holm corrects at one confidence are a family."""
+    """Return the confidence level of each primary test; Holm corrects tests of equal confidence as one family."""
     levels = [own.criterion.confidence for own in tests]
     corrected = [k for k, own in enumerate(tests) if own.criterion.correction == "holm" and own.barred is None]
     for confidence in {levels[k] for k in corrected}:
@@ -309,7 +294,7 @@ def _levels(tests: Sequence[Measured]) -> list[float]:
 
 
 def _verdict(claim: Claim, tests: Sequence[Test]) -> Verdict:
-    """Of a claim, from the outcomes of its tests; where any case suffices, one that is supported stands for all."""
+    """Combine the outcomes of a claim's tests; where any case suffices, one supported case decides its statement."""
     distinct: set[Outcome] = set()
     for statement in claim.statements:
         criterion = statement.criterion
@@ -317,10 +302,8 @@ def _verdict(claim: Claim, tests: Sequence[Test]) -> Verdict:
         distinct |= {"supported"} if criterion.combine == "any" and "supported" in outcomes else outcomes
     if distinct & set(DIRECTIONS):
         return "direction only"
-    if distinct == {"supported"}:
-        return "supported"
     if "supported" in distinct:
-        return "partly supported"
+        return "supported" if len(distinct) == 1 else "partly supported"
     if distinct & {"not supported", "reversed"}:
         return "reversed" if "not supported" not in distinct else "not supported"
     return "undecided" if "undecided" in distinct else "not decidable"

@@ -1,12 +1,12 @@
-"""Criteria as data: what is asked of a number over networks, registered before the data, and Holm's correction.
+"""Criteria as data, registered before the data are collected, and Holm's correction.
 
-One frozen record (`Criterion`) says all that a verdict depends on. Code that judges has no threshold of its own, so a
-changed bound, rule or correction is a changed record with another digest (`Registered.digest`).
+One frozen record (`Criterion`) holds everything that a verdict depends on. The judging code has no thresholds, so a
+changed bound, rule or correction is a changed record with another digest (`record_digest`).
 
-- `effect(statistic, smallest)`: an effect counts from a smallest one that matters on. The interval above it:
-  *supported*; below it: *not supported*, and *reversed* if below its negative; else *undecided*.
+- `effect(statistic, smallest)`: an effect at least as large as the smallest that matters. *Supported* if the interval
+  lies above it, *not supported* if below it, *reversed* if below its negative, else *undecided*.
 - `above` and `below`: a bound that is itself the statement, such as an accuracy of 90 %.
-- `within`: an equivalence test, such as "marginal": the whole interval between two bounds.
+- `within`: an equivalence test: the whole interval lies between two bounds.
 """
 
 from __future__ import annotations
@@ -24,58 +24,59 @@ Outcome = Literal[
     "supported", "not supported", "reversed", "undecided", "not decidable", "as claimed", "opposite", "not measured"
 ]
 DIRECTIONS: tuple[Outcome, Outcome] = ("as claimed", "opposite")
+Part = Literal["tests", "alternatives", "controls"]
 
 
 class Learnt(Frozen):
-    """Which networks count, and how many of them a verdict needs."""
+    """Which networks count as having learnt, and how many of them a verdict needs."""
 
     largest_error: float = 0.1
-    """On what a network was trained on, over that of a blank image: it learnt if its error is below."""
+    """A network learnt if its error on the training set, relative to a blank image, is below this."""
     smallest_accuracy: float = 0.95
-    """On what a network was trained on: it learnt if its accuracy is above."""
+    """A network learnt if its accuracy on the training set is above this."""
     smallest_share: float = 0.75
     """Share of the trained networks that must have learnt; with fewer, a test is *not decidable*."""
     fewest_networks: int = 8
-    """Networks that must have learnt; with fewer, there is no verdict but a *direction*."""
+    """Networks that must have learnt; fewer give a *direction* instead of a verdict."""
 
 
 class Criterion(Frozen):
-    """A statistic, the open range that it is claimed to lie in, and how that is decided."""
+    """A statistic, the open range in which it is claimed to lie, and how that is decided."""
 
     statistic: str
     """What is measured, in words, with its unit."""
     low: float | None = None
-    """Lower end of the range. Of an effect, the smallest that matters."""
+    """Lower end of the range; for an effect, the smallest that matters."""
     high: float | None = None
     """Upper end of the range."""
     is_effect: bool = False
-    """Whether 0 is no effect, so that one below `-low` is reversed."""
+    """Whether 0 means no effect, so that values below `-low` are reversed."""
     parameters: Mapping[str, float] = {}
     """Thresholds and settings of the measure."""
     stage: str = ""
-    """Stages that it is measured at, if the statistic does not say."""
+    """Stages at which it is measured, if the statistic does not say."""
     region: str = ""
-    """Part of the grid that it is measured on, if the statistic does not say."""
+    """Part of the grid on which it is measured, if the statistic does not say."""
     contrast: str = ""
     """Networks that are compared, if the statistic does not say."""
     cases: tuple[str, ...] = ()
-    """Cases that are judged; all that there are if left out."""
+    """Cases that are judged. Default: all."""
     combine: Literal["all", "any"] = "all"
-    """Whether all cases must be supported, or one of them suffices."""
+    """Whether all cases must be supported or one suffices."""
     confidence: float = CONFIDENCE
-    """Level of the intervals, before correction."""
+    """Confidence level of the intervals, before correction."""
     correction: Literal["holm", "none"] = "holm"
-    """Correction for the other primary tests of the paper."""
+    """Correction for the paper's other primary tests."""
     trim: float = TRIM
-    """Share of the networks left out at either end of a mean."""
+    """Share of the networks trimmed at either end of a mean."""
     learnt: Learnt = Learnt()
     """Which networks count."""
     unseen_seeds: str = ""
-    """Seeds that nobody had seen when it was registered, as `1000–1055`."""
+    """Seeds that nobody had seen when the criterion was registered, as `1000–1055`."""
 
     @property
     def ends(self) -> tuple[float, float]:
-        """Both ends of the range; infinite where it is open."""
+        """Both ends of the range, infinite where it is open."""
         return -inf if self.low is None else self.low, inf if self.high is None else self.high
 
     @property
@@ -86,7 +87,7 @@ class Criterion(Frozen):
         return f"< {self.high:g}" if self.low is None else f"> {self.low:g}"
 
     def outcome(self, interval: Interval) -> Outcome:
-        """Where an interval lies."""
+        """Return the outcome for an interval."""
         low, high = self.ends
         if interval.low > low and interval.high < high:
             return "supported"
@@ -95,67 +96,50 @@ class Criterion(Frozen):
         return "not supported" if interval.high < low or interval.low > high else "undecided"
 
     def direction(self, value: float) -> Outcome:
-        """On which side a number lies: for an effect, of no effect."""
+        """Return whether a value points in the claimed direction; for an effect, whether it is positive."""
         if not isfinite(value):
             return "not measured"
         low, high = self.ends
         return "as claimed" if (0.0 if self.is_effect else low) < value < high else "opposite"
 
     def p_value(self, estimate: Estimate) -> float:
-        """Of the hypothesis that decides nothing: twice the smaller tail."""
+        """Return the two-sided p-value of the hypothesis that leaves the criterion undecided."""
         below_low = 0.0 if self.low is None else estimate.tail(self.low)
         below_high = 1.0 if self.high is None else estimate.tail(self.high)
         inside, outside = max(below_low, 1 - below_high), min(1 - below_low, below_high)
         return min(1.0, 2 * min(inside, outside))
 
 
-class Registered(Frozen):
-    """One test of a claim as it is registered: the criterion, and how its Datasets are measured."""
-
-    claim: str
-    part: Literal["tests", "alternatives", "controls"]
-    criterion: Criterion
-    exploratory: bool = False
-    """Whether its claim has numbers and no verdict."""
-    versions: Mapping[str, Mapping[str, int]] = {}
-    """By study that it reads, declared versions of what measures it, as far as they were raised since the first."""
-
-    @property
-    def digest(self) -> str:
-        """SHA-256 of the record as JSON."""
-        return record_digest(self.model_dump(mode="json"))
-
-
 def record_digest(record: Mapping[str, Any]) -> str:
-    """SHA-256 of a record as a file has it, whatever edition wrote it."""
+    """Return the SHA-256 of what `criteria.json` registers of a statement (`Claim.record`)."""
     return hashlib.sha256(canonical_json(record).encode()).hexdigest()
 
 
 def effect(statistic: str, smallest: float, **fields: Any) -> Criterion:
-    """An effect of at least the smallest that matters."""
+    """Return the criterion of an effect at least as large as the smallest that matters."""
     return Criterion(statistic=statistic, low=smallest, is_effect=True, **fields)
 
 
 def above(statistic: str, bound: float, **fields: Any) -> Criterion:
-    """A number above a bound."""
+    """Return the criterion of a value above a bound."""
     return Criterion(statistic=statistic, low=bound, **fields)
 
 
 def below(statistic: str, bound: float, **fields: Any) -> Criterion:
-    """A number below a bound."""
+    """Return the criterion of a value below a bound."""
     return Criterion(statistic=statistic, high=bound, **fields)
 
 
 def within(statistic: str, low: float, high: float, **fields: Any) -> Criterion:
-    """A number between two bounds."""
+    """Return the criterion of a value between two bounds."""
     return Criterion(statistic=statistic, low=low, high=high, **fields)
 
 
 def holm_levels(p_values: Sequence[float], confidence: float = CONFIDENCE) -> list[float]:
-    """Each test's level of confidence under Holm's procedure, in which all of them keep one error rate together.
+    """Return each test's confidence level under Holm's procedure, which bounds the family-wise error rate.
 
-    Tests are taken from the smallest p-value on, each at α over the number of tests left; from the first that fails on,
-    all have its level.
+    Tests are taken in order of their p-values, each at α over the number of tests left; all tests from the first
+    failure on have its level.
 
     >>> [round(level, 4) for level in holm_levels([0.5, 0.001, 0.04])]
     [0.975, 0.9833, 0.975]

@@ -1,8 +1,8 @@
-"""Trained decoders for a report's explorer: chosen from a store, and kept in the results folder.
+"""Trained decoders for a report's explorer, chosen from a store and kept in the results folder.
 
-One file of the folder holds them all, so that a report can be written again without the store. Large weights are kept
-in 65535 equal steps, half the size of float32, as far as that moves no output by more than `TOLERANCE`; float16 would
-move them several times as far.
+One file of the folder holds them all, so that a report can be rewritten without the store. Large tensors are quantised
+to 16-bit integers, as long as that changes no output by more than `TOLERANCE`; float16 would change them several times
+as much.
 """
 
 from __future__ import annotations
@@ -27,51 +27,71 @@ if TYPE_CHECKING:
     from recombine.reproduction.paper import Paper
 
 LARGEST = 6_000_000
-"""Bytes of the decoders of a folder."""
+"""Maximum size of a folder's decoders in bytes."""
 TOLERANCE = 8e-5
-"""How far kept weights may move an output."""
+"""Largest change of an output by quantisation."""
 POINTS = 200
-"""Of the grid, at which that is looked at."""
+"""Number of grid points at which that change is measured."""
 LARGE = 4096
-"""Numbers of a tensor that is worth rounding."""
+"""Number of weights from which a tensor is quantised."""
 NONE = "–"
-"""Value of a label that a decoder does not have."""
+"""Value of a label that does not apply to a decoder."""
 STEPS = 32767
-"""On either side of 0."""
+"""Quantisation steps on either side of 0."""
 
 
 @dataclass(frozen=True)
 class LabelledSpec:
-    """A decoder that a study trains, as an explorer calls it."""
+    """A decoder that a study trains, with its labels in the explorer."""
 
     study: str
     spec: RunSpec
-    """Of any seed."""
+    """Its spec with any seed."""
     labels: Mapping[str, str]
-    """What it is, by what a reader can switch, as `{"code": "bump", "depth": "4"}`."""
+    """The value of each switch of the explorer, as `{"decoder": "CNN", "depth": "4"}`."""
 
 
 @dataclass(frozen=True)
 class DecoderChoice:
-    """Which decoders an explorer has."""
+    """Which decoders an explorer shows."""
 
     decoders: Callable[[Any], list[LabelledSpec]]
-    """Of a preset, the most telling first: where not all fit into a folder, later ones are left out."""
+    """Returns the decoders of a preset, the most important first: later ones are dropped if they do not fit."""
     learnt: Callable[[Run], bool]
-    """Whether a network learnt what it was trained on: of each spec the first one that did is kept."""
+    """Whether a network learnt its training set; the first seed that did is kept."""
+
+
+@dataclass(frozen=True)
+class TrainingPanel:
+    """A small decoder that a page trains live, with isolated examples and without."""
+
+    spec: RunSpec
+    """A CNN whose task has two position factors, trained on each kept combination."""
+    text: str
+    """What is trained, as HTML that may contain {parameters}, {kept}, {held} and {isolated}, which are counts."""
+    drawn: str
+    """What every image shows, as "disk"."""
+    isolated: str
+    """What the examples of single factors are called."""
+    filled: float
+    """Accuracy on held-out combinations from which the panel says that the decoder fills the hold-out."""
+    failed: float
+    """Accuracy up to which the panel says that it fails."""
+    section: str
+    """Section of the report that it stands in."""
 
 
 @dataclass(frozen=True)
 class KeptDecoder:
-    """A trained decoder of a results folder."""
+    """A trained decoder in a results folder."""
 
     study: str
     key: str
-    """Of the run."""
+    """Key of the run."""
     spec: RunSpec
     labels: Mapping[str, str]
     weights: Mapping[str, np.ndarray]
-    """As they are kept: int16 numbers count `scales`."""
+    """As stored: int16 tensors are multiples of `scales`."""
     scales: Mapping[str, float]
 
     @property
@@ -81,11 +101,11 @@ class KeptDecoder:
 
     @property
     def size(self) -> int:
-        """Bytes of its weights."""
+        """Size of its weights in bytes."""
         return sum(array.nbytes for array in self.weights.values())
 
     def module(self) -> StagedDecoder:
-        """The trained network."""
+        """Return the trained network."""
         import torch
 
         module, state = self.spec.module(), dict(self.weights)
@@ -96,16 +116,16 @@ class KeptDecoder:
 
 
 def collect(results: Results, paper: Paper, preset: Preset, store: Store, say: Callable[[str], None]) -> None:
-    """Keep the decoders of a paper's explorer in a results folder, as far as its studies trained them.
+    """Copy the decoders of a paper's explorer from a store into a results folder.
 
-    What is kept there already and is not in the store stays. Where decoders are left out, a line says which.
+    Decoders that are in the folder but not in the store stay. A line of text names those that are left out.
     """
     if paper.explorer is None:
         return
     try:
-        present, whole = {(own.study, own.key): own for own in kept_decoders(results)}, True
-    except InvalidValue:  # damaged, and made again
-        present, whole = {}, False
+        present, intact = {(own.study, own.key): own for own in kept_decoders(results)}, True
+    except InvalidValue:  # damaged, so written again
+        present, intact = {}, False
     chosen: list[KeptDecoder] = []
     left_out: list[str] = []
     for own in paper.explorer.decoders(preset):
@@ -113,26 +133,29 @@ def collect(results: Results, paper: Paper, preset: Preset, store: Store, say: C
             continue
         specs = paper.studies[own.study].seeded(preset, own.spec)
         decoder = _chosen(own, specs, store, present, paper.explorer.learnt)
-        if decoder is not None:
-            same_grid = not chosen or decoder.spec.task.grid == chosen[0].spec.task.grid
-            fits = same_grid and sum(kept.size for kept in chosen) + decoder.size <= LARGEST
-            chosen += [decoder] if fits else []
-            left_out += [] if fits else [decoder.name]
+        if decoder is None:
+            continue
+        same_grid = not chosen or decoder.spec.task.grid == chosen[0].spec.task.grid
+        if same_grid and sum(kept.size for kept in chosen) + decoder.size <= LARGEST:
+            chosen.append(decoder)
+        else:
+            left_out.append(decoder.name)
     same = [(own.key, own.labels) for own in chosen] == [(own.key, own.labels) for own in present.values()]
-    if not (whole and same):
+    if not (intact and same):
         results.digests.replace({EXPLORER: packed(chosen) if chosen else None})
     if left_out:
-        say(f"not in the explorer, for their grid or with more than {LARGEST / 1e6:g} MB: {'; '.join(left_out)}")
+        reason = f"another grid, or more than {LARGEST / 1e6:g} MB in total"
+        say(f"left out of the explorer ({reason}): {'; '.join(left_out)}")
 
 
 def kept_decoders(results: Results) -> list[KeptDecoder]:
-    """The decoders that a folder keeps."""
+    """Return the decoders of a results folder."""
     content = results.decoders
     try:
-        return [] if content is None else unpacked(content)
+        return [] if content is None else _unpacked(content)
     except (ValueError, KeyError, TypeError) as error:
         reason = " ".join(str(error).split())[:80]
-        raise InvalidValue("from", str(results.path), f"a folder with decoders of this edition ({reason})") from None
+        raise InvalidValue("from", str(results.path), f"a folder with readable decoders ({reason})") from None
 
 
 def _chosen(
@@ -142,23 +165,22 @@ def _chosen(
     present: Mapping[tuple[str, str], KeptDecoder],
     learnt: Callable[[Run], bool],
 ) -> KeptDecoder | None:
-    """The first network of a spec that learnt, rounded; if the store has none, the one that is kept already."""
+    """Return the first seed that learnt, quantised; if the store has none, the decoder that the folder has."""
     for spec in specs:
         run = store.find(spec.digest)
         if run is not None and run.status == "done" and learnt(run):
             known = present.get((own.study, run.key))
-            return known if known is not None and known.labels == own.labels else _rounded(own, run)
+            return known if known is not None and known.labels == own.labels else _quantised(own, run)
     return next((present[own.study, s.digest] for s in specs if (own.study, s.digest) in present), None)
 
 
-def _rounded(own: LabelledSpec, run: Run) -> KeptDecoder:
-    """A run's decoder in as few bytes as its outputs allow: all large tensors rounded, or as many as may be."""
+def _quantised(own: LabelledSpec, run: Run) -> KeptDecoder:
+    """Return a run's decoder with all large tensors quantised, or as many as the tolerance allows."""
     import torch
 
-    weights = run.weights()
+    weights, task = run.weights(), run.spec.task
     sizes = {name: array.size for name, array in weights.items() if array.dtype == np.float32 and array.size >= LARGE}
     large = sorted(sizes, key=lambda name: -sizes[name])
-    task = run.spec.task
 
     def kept(names: Iterable[str]) -> KeptDecoder:
         scales = {name: float(np.float32(np.abs(weights[name]).max() / STEPS)) or 1.0 for name in names}
@@ -168,20 +190,22 @@ def _rounded(own: LabelledSpec, run: Run) -> KeptDecoder:
     with torch.no_grad():
         points = torch.linspace(0, task.grid.size - 1, min(POINTS, task.grid.size)).long()
         inputs = task.codes(task.grid.rows(points)).float().split(64)
-        right = [run.module()(part) for part in inputs]
+        expected = [run.module()(part) for part in inputs]
 
         def fits(names: Iterable[str]) -> bool:
             module = kept(names).module()
-            return max(float((module(x) - y).abs().max()) for x, y in zip(inputs, right, strict=True)) <= TOLERANCE
+            return max(float((module(x) - y).abs().max()) for x, y in zip(inputs, expected, strict=True)) <= TOLERANCE
 
-        chosen = large if fits(large) else []
-        for name in large if not chosen else ():
-            chosen = [*chosen, name] if fits([*chosen, name]) else chosen
+        if fits(large):
+            return kept(large)
+        chosen: list[str] = []
+        for name in large:
+            chosen += [name] if fits([*chosen, name]) else []
     return kept(chosen)
 
 
 def packed(decoders: Iterable[KeptDecoder]) -> bytes:
-    """Decoders as safetensors, with what they are as JSON beside."""
+    """Return decoders as safetensors, with their records as JSON in the header."""
     records: list[dict[str, Any]] = []
     tensors: dict[str, np.ndarray] = {}
     for number, own in enumerate(decoders):
@@ -191,9 +215,9 @@ def packed(decoders: Iterable[KeptDecoder]) -> bytes:
     return pack(tensors, {"decoders": json.dumps(records, sort_keys=True)})
 
 
-def unpacked(content: bytes) -> list[KeptDecoder]:
-    """The decoders that `packed` packed."""
-    length = int.from_bytes(content[:8], "little")
+def _unpacked(content: bytes) -> list[KeptDecoder]:
+    """Return the decoders that `packed` wrote."""
+    length = int.from_bytes(content[:8], "little")  # of the JSON header
     records = parsed_json(parsed_json(content[8 : 8 + length])["__metadata__"]["decoders"])
     weights: list[dict[str, np.ndarray]] = [{} for _ in records]
     for path, array in unpack(content).items():

@@ -13,21 +13,21 @@ from importlib.metadata import entry_points
 
 from recombine.errors import InvalidValue, RecombineError, listed, reason_of
 from recombine.reproduction.paper import Paper
+from recombine.version import PAPERS
 
-GROUP = "recombine.papers"
 OURS = "recombine"
 """The distribution whose papers come first."""
 
 
 def paper_names() -> list[str]:
-    """Names of the papers that are installed, this package's own first."""
-    found = entry_points(group=GROUP)
-    return sorted(found.names, key=lambda name: (getattr(found[name].dist, "name", OURS) != OURS, name))
+    """Return the names of all installed papers, this package's own first."""
+    entries = entry_points(group=PAPERS)
+    return sorted(entries.names, key=lambda name: (getattr(entries[name].dist, "name", OURS) != OURS, name))
 
 
 @cache
 def paper(name: str | None = None) -> Paper:
-    """A paper that is installed.
+    """Return an installed paper.
 
     Parameters
     ----------
@@ -42,18 +42,18 @@ def paper(name: str | None = None) -> Paper:
     Examples
     --------
     >>> import recombine as rc
-    >>> rc.paper("forced_rendering").source
-    'ICML 2025'
+    >>> list(rc.paper().presets)[-1]
+    'paper'
     """
     names = paper_names()
     if not names:
-        raise RecombineError(f"no paper is installed: pip install recombine adds its entry point {GROUP!r}")
+        raise RecombineError(f"no paper is installed: 'pip install recombine' adds the entry point {PAPERS!r}")
     if name is not None and name not in names:
         raise InvalidValue("paper", name, f"one of {listed(names)}")
-    entry = entry_points(group=GROUP)[name or names[0]]
+    entry = entry_points(group=PAPERS)[name or names[0]]
     try:
         loaded = entry.load()
-    except Exception as error:  # whatever somebody's package raises
+    except Exception as error:  # anything that a third-party package may raise
         raise InvalidValue("paper", entry.name, f"a package that can be imported ({reason_of(error)})") from error
     if not isinstance(loaded, Paper):
         raise InvalidValue("paper", entry.name, f"an entry point of a Paper, which {entry.value} is not")

@@ -1,33 +1,31 @@
-"""Estimates over networks, with intervals that cover what they promise.
+"""Estimates over networks, with intervals that have their nominal coverage.
 
-- `TrimmedMean`: the mean of the middle 60 % of the values, with Yuen's interval (Tukey and McLaughlin's t). The plain
-  mean has no interval that covers where one network in 32 is an outlier: samples without one say nothing of it. The
-  20 % trimmed mean has, for normal, log-normal and outlier data alike (tests/reproduction/test_intervals.py).
+- `TrimmedMean`: the mean of the middle 60 % of the values, with Yuen's interval (Tukey and McLaughlin's t). No interval
+  of the plain mean covers if one network in 32 is an outlier, as many samples have none. That of the 20 % trimmed mean
+  covers for normal, log-normal and outlier data (tests/reproduction/test_intervals.py).
 - `Share`: a share of networks, with Wilson's interval.
-- `Resampled`: a statistic of all networks together, with the quantiles of its resamples.
+- `Resampled`: a statistic of all networks together, with bootstrap quantiles.
 
-Each has `interval(confidence)`, and `tail(bound)`: the one-sided p-value of the hypothesis that the truth is not above
-a bound. An interval of confidence 1 − α lies above a bound exactly where the tail there is below α / 2.
+Each has `interval(confidence)` and `tail(bound)`, the one-sided p-value of the hypothesis that the true value is at
+most the bound. An interval of confidence 1 − α lies above a bound exactly if the tail there is below α / 2.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf, nan, sqrt
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 CONFIDENCE = 0.95
 TRIM = 0.2
-"""Share of the values that is left out at either end of a trimmed mean."""
+"""Share of the values trimmed at either end of a mean."""
 
 
 @dataclass(frozen=True)
 class Interval:
-    """A number over networks with its interval."""
+    """An estimate with its interval and the number of networks behind it."""
 
     value: float
     low: float
@@ -35,22 +33,9 @@ class Interval:
     networks: int
 
 
-class Estimate(Protocol):
-    """A number over networks, and how sure it is."""
-
-    @property
-    def value(self) -> float: ...
-
-    @property
-    def networks(self) -> int: ...
-
-    def interval(self, confidence: float = CONFIDENCE) -> Interval:
-        """The interval at a level of confidence."""
-        ...
-
-    def tail(self, bound: float) -> float:
-        """How likely an estimate at least as large is where the truth is at the bound."""
-        ...
+def _finite(values: ArrayLike) -> np.ndarray:
+    array = np.asarray(values, dtype=float)
+    return array[np.isfinite(array)]
 
 
 @dataclass(frozen=True)
@@ -67,10 +52,9 @@ class TrimmedMean:
     networks: int
 
     @classmethod
-    def of(cls, values: Sequence[float] | ArrayLike, trim: float = TRIM) -> TrimmedMean:
-        """Of the finite ones among the values; NaN where there is none."""
-        array = np.asarray(values, dtype=float)
-        array = np.sort(array[np.isfinite(array)])
+    def of(cls, values: ArrayLike, trim: float = TRIM) -> TrimmedMean:
+        """Return the trimmed mean of the finite values, NaN if there are none."""
+        array = np.sort(_finite(values))
         networks = len(array)
         if not networks:
             return cls(nan, nan, 0, 0)
@@ -81,7 +65,7 @@ class TrimmedMean:
         return cls(float(middle.mean()), float(error), len(middle) - 1, networks)
 
     def interval(self, confidence: float = CONFIDENCE) -> Interval:
-        """Yuen's interval; without ends for one network."""
+        """Return Yuen's interval, infinite for a single network."""
         from scipy.stats import t
 
         if self.freedom < 1:
@@ -90,7 +74,7 @@ class TrimmedMean:
         return Interval(self.value, self.value - half, self.value + half, self.networks)
 
     def tail(self, bound: float) -> float:
-        """From Student's t."""
+        """Return the p-value from Student's t."""
         from scipy.stats import t
 
         if self.freedom < 1:
@@ -112,19 +96,18 @@ class Share:
     networks: int
 
     @classmethod
-    def of(cls, values: Sequence[float] | ArrayLike) -> Share:
-        """Of networks for which a value is 1, of those for which it is 0 or 1."""
-        array = np.asarray(values, dtype=float)
-        array = array[np.isfinite(array)]
+    def of(cls, values: ArrayLike) -> Share:
+        """Return the share of ones among finite values of 0 or 1."""
+        array = _finite(values)
         return cls(int(array.sum()), len(array))
 
     @property
     def value(self) -> float:
-        """The share itself."""
+        """The share, NaN without networks."""
         return self.count / self.networks if self.networks else nan
 
     def interval(self, confidence: float = CONFIDENCE) -> Interval:
-        """Wilson's interval."""
+        """Return Wilson's interval."""
         from scipy.stats import norm
 
         if not self.networks:
@@ -135,7 +118,7 @@ class Share:
         return Interval(self.value, max(0.0, center - half), min(1.0, center + half), n)
 
     def tail(self, bound: float) -> float:
-        """From the score test, which Wilson's interval inverts."""
+        """Return the p-value of the score test, which Wilson's interval inverts."""
         from scipy.stats import norm
 
         if not self.networks or not 0 < bound < 1:
@@ -145,20 +128,22 @@ class Share:
 
 @dataclass(frozen=True)
 class Resampled:
-    """A statistic of all networks together, and what it is in resamples of them; those may be infinite."""
+    """A statistic of all networks together, with its bootstrap resamples, which may be infinite."""
 
     value: float
     draws: tuple[float, ...]
     networks: int
 
     def interval(self, confidence: float = CONFIDENCE) -> Interval:
-        """Quantiles of the resamples, each taken from one of them, so that infinite ones open an end."""
-        tails = [(1 - confidence) / 2, (1 + confidence) / 2]
-        low = np.quantile(self.draws, tails[0], method="lower")
-        high = np.quantile(self.draws, tails[1], method="higher")
+        """Return quantiles of the resamples, not interpolated so that infinite resamples give an open end."""
+        low = np.quantile(self.draws, (1 - confidence) / 2, method="lower")
+        high = np.quantile(self.draws, (1 + confidence) / 2, method="higher")
         return Interval(self.value, float(low), float(high), self.networks)
 
     def tail(self, bound: float) -> float:
-        """The share of the resamples, and the statistic itself, that do not lie above the bound."""
+        """Return the share of the resamples, counting the statistic itself, that do not exceed the bound."""
         below = int((np.asarray(self.draws) <= bound).sum())
         return (below + 1) / (len(self.draws) + 1) if below < len(self.draws) else 1.0
+
+
+Estimate = TrimmedMean | Share | Resampled

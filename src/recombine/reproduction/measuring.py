@@ -1,7 +1,7 @@
-"""What studies measure on finished runs, and how it becomes a labelled Dataset.
+"""Measurements on finished runs, collected into a labelled Dataset.
 
-Runs of one arm are measured together: on a GPU as many at a time as fit into a budget of memory, since metrics of one
-network are short kernels that leave most of it idle; on a CPU one at a time, where batching slows convolutions down.
+Runs of one arm are measured together: on a GPU as many at a time as fit into a memory budget, since the metrics of a
+single network are short kernels that leave it idle; on a CPU one at a time, where batching slows convolutions down.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from recombine.metrics import Reader, ensemble_reader, metric_tensor
 from recombine.metrics.registry import STAGE_METRICS, Column, Need, read_stages
 from recombine.metrics.registry import stage_profile as registered_profile
 from recombine.metrics.stages import FEWEST, chunks, over_members
-from recombine.reproduction.study import DONE, Labels, Trials
+from recombine.reproduction.study import DONE, Trials
 from recombine.reproduction.tables import keep_first
 from recombine.specs import RunSpec
 from recombine.store import Run
@@ -31,52 +31,52 @@ if TYPE_CHECKING:
 
 CPU_MEMORY = 1 << 30
 GPU_SHARE = 3
-"""A budget is a gibibyte on a CPU and one part in so many of a GPU's memory: activations and metrics have one each."""
+"""The budget is a gibibyte on a CPU and this fraction of a GPU's memory, once for activations and once for metrics."""
 ROWS = 256
-"""Rows that networks are run on at a time."""
+"""Inputs per forward pass."""
 BYTES_PER_NUMBER = 28
-"""What metrics need for each number of a stage: itself and three copies in double precision."""
+"""Memory per activation: one float32 and three float64 copies in the metrics."""
 MATRICES = 8
-"""Matrices between points, in double precision, that a probe or a kernel needs."""
+"""Point-by-point float64 matrices that a probe or a kernel needs."""
 PROBES = frozenset({"probe_in_sample", "probe_held_out"})
 """Registered metrics that fit linear probes, the slowest ones."""
 SAMPLE_POSITIONS = ((0.5, 0.5), (0.25, 0.25), (0.75, 0.25), (0.25, 0.75))
-"""Where in the held-out region drawings are kept, as shares of its extent along x and y."""
+"""Where in the held-out region sample outputs are stored, as fractions of its extent along x and y."""
 DRAWING = ("sample", "row", "column")
-"""Dimensions of the drawings at those positions."""
+"""Dimensions of those outputs."""
 TRAINED = "trained"
-"""Variable of a Dataset that tells networks that were trained from those that there never were."""
+"""Variable of a Dataset that is 1 for every network that was trained, 0 where an arm has fewer seeds."""
 Measured = Mapping[str, Any]
-"""Arrays or tensors by name, each with a leading member axis: one row per run of a batch."""
+"""Arrays or tensors by name, with one row per run of a batch."""
 
 
 def budget(device: torch.device) -> int:
-    """Bytes that a measurement may keep at a time on a device."""
+    """Return the memory in bytes that a measurement may use on a device."""
     if device.type != "cuda":
         return CPU_MEMORY
     return torch.cuda.get_device_properties(device).total_memory // GPU_SHARE
 
 
 class Batch:
-    """Finished runs whose specs differ in the seed alone, measured within so many bytes of memory."""
+    """Finished runs whose specs differ only in the seed, measured within a memory budget in bytes."""
 
     def __init__(self, runs: Sequence[Run], device: torch.device, memory: int | None = None) -> None:
         self.runs, self.device = tuple(runs), device
         self.memory = budget(device) if memory is None else memory
         if len({run.spec.replace(seed=0).digest for run in self.runs}) != 1:
-            raise InvalidValue("runs", [run.key for run in self.runs], "of one spec but for the seed")
+            raise InvalidValue("runs", [run.key for run in self.runs], "of specs that differ only in the seed")
 
     def __len__(self) -> int:
         return len(self.runs)
 
     @property
     def spec(self) -> RunSpec:
-        """The first run's."""
+        """The first run's spec."""
         return self.runs[0].spec
 
     @property
     def task(self) -> Task:
-        """Of every run."""
+        """The task of all runs."""
         return self.spec.task
 
     @property
@@ -86,39 +86,38 @@ class Batch:
         return {name: np.array([row[name] for row in rows]) for name in rows[0]}
 
     def stored(self, name: str) -> np.ndarray:
-        """An array that is stored with every run: `[member, …]`."""
+        """Return an array that is stored with every run: `[member, …]`."""
         return np.stack([arrays[name] for arrays in self._arrays])
 
     @cached_property
     def modules(self) -> list[StagedDecoder]:
-        """The trained networks one by one, on the CPU."""
+        """The trained networks, on the CPU."""
         return [run.module() for run in self.runs]
 
     @cached_property
     def weights(self) -> dict[str, Tensor]:
-        """The networks' parameters on the device, each with a leading member axis."""
+        """The networks' parameters on the device, with a leading member axis."""
         states = [run.weights() for run in self.runs]
         return {
             name: torch.from_numpy(np.stack([state[name] for state in states])).to(self.device) for name in states[0]
         }
 
     def reader(self) -> Reader:
-        """A reader of all stages, with one member axis (`recombine.metrics.stages`)."""
+        """Return a reader of all stages with a member axis (`recombine.metrics.stages`)."""
         return ensemble_reader(self._decoder, self.weights, lambda values: self.task.codes(values).float())
 
     @torch.no_grad()
     def forward(self, inputs: Tensor) -> Tensor:
-        """The networks' outputs for rows of inputs: `[member, row, …]`, on the device."""
+        """Return the networks' outputs for rows of inputs: `[member, row, …]`, on the device."""
         parts = chunks(inputs.to(self.device), ROWS)
         return torch.cat([over_members(self._decoder, self.weights, part).float() for part in parts], dim=1)
 
     def outputs(self, values: Tensor) -> Tensor:
-        """The networks' outputs for rows of factor values: `[member, row, …]`, on the CPU."""
+        """Return the networks' outputs for rows of factor values: `[member, row, …]`, on the CPU."""
         return self.forward(self.task.examples(values).inputs).cpu()
 
     @cached_property
     def _decoder(self) -> StagedDecoder:
-        """The structure that weights are put into."""
         return self.spec.module().to(self.device).eval()
 
     @cached_property
@@ -126,17 +125,8 @@ class Batch:
         return [run.arrays() for run in self.runs]
 
 
-def batches(runs: Sequence[Run], device: torch.device) -> Iterator[Batch]:
-    """An arm's runs, in their order, in batches that fit a device."""
-    if not runs:
-        return
-    size = 1 if device.type == "cpu" else fitting_runs(runs[0].spec, budget(device))
-    for start in range(0, len(runs), size):
-        yield Batch(runs[start : start + size], device)
-
-
 def fitting_runs(spec: RunSpec, memory: int) -> int:
-    """How many networks of a spec can be measured together, at least one: metrics take one stage at a time."""
+    """Return how many networks of a spec can be measured together; metrics take one stage at a time."""
     points = spec.task.grid.points
     with torch.no_grad():
         stages = [stage[0].numel() for _, stage in spec.module().walk(spec.task.examples(points[:FEWEST]).inputs)]
@@ -150,84 +140,81 @@ def tabulate(
     measure: Callable[[Batch], Measured],
     inner: Mapping[str, Sequence[str]] | None = None,
 ) -> xarray.Dataset:
-    """A Dataset over the arms' labels and the seed of what is measured on each run, a batch of an arm's runs at a time.
+    """Return a Dataset of measurements over the arms' labels and the seed.
 
-    Arrays of different lengths, arms with fewer seeds and labels that were not trained together are filled up with NaN,
-    and so are runs that diverged, which are not measured: a network that stopped half-way is no example of what
-    training leads to.
-
-    Arms' labels are along `dims`. `measure` gives arrays by name, one row per run, whose own dimensions are `inner`.
-    The variable `trained` is 1 for every network that was trained, to its end or not.
+    `measure` returns arrays by name for a batch of an arm's runs, one row per run; their own dimensions are given by
+    `inner`. Arms are laid out along `dims`. Arrays of different lengths, arms with fewer seeds and combinations of
+    labels that were not trained are padded with NaN. So are diverged runs, which are not measured: a network that
+    stopped half-way does not show what training leads to. The variable `trained` counts them nevertheless.
     """
     import xarray
 
-    inner = inner or {}
     labels = [list(dict.fromkeys(arm[k] for arm in trials)) for k in range(len(dims))]
-    rows: dict[tuple[Labels, int], dict[str, np.ndarray]] = {}
+    outer = (*map(len, labels), trials.seeds)
+    trained = np.zeros(outer, dtype=np.float32)
+    rows: dict[tuple[int, ...], dict[str, np.ndarray]] = {}
     for arm, runs in trials.items():
+        position = tuple(own.index(label) for own, label in zip(labels, arm, strict=False))
+        trained[position][: len(runs)] = 1
         done = [seed for seed, run in enumerate(runs) if run.status == DONE]
         measured = _measured([runs[seed] for seed in done], trials.device, measure)
-        rows |= {(arm, seed): row for seed, row in zip(done, measured, strict=True)}
+        rows |= {(*position, seed): row for seed, row in zip(done, measured, strict=True)}
     if not rows:
-        every = sum(len(runs) for _, runs in trials.items())
-        raise InvalidValue("runs", f"all {every} diverged", "some that train to their end (try a smaller lr)")
-    outer = (*(len(label) for label in labels), trials.seeds)
-    shapes: dict[str, list[tuple[int, ...]]] = {}
-    for values in rows.values():
-        for name, value in values.items():
-            shapes.setdefault(name, []).append(np.shape(value))
-    largest = {name: tuple(max(sizes) for sizes in zip(*own, strict=True)) for name, own in shapes.items()}
-    tables = {name: np.full((*outer, *own), np.nan, dtype=np.float32) for name, own in largest.items()}
-    tables[TRAINED] = np.zeros(outer, dtype=np.float32)
-
-    def position(arm: Labels, seed: int) -> tuple[int, ...]:
-        return (*(labels[k].index(arm[k]) for k in range(len(dims))), seed)
-
-    for (arm, seed), values in rows.items():
-        for name, value in values.items():
-            tables[name][position(arm, seed) + tuple(slice(size) for size in np.shape(value))] = value
-    for arm, runs in trials.items():
-        tables[TRAINED][position(arm, 0)[:-1]][: len(runs)] = 1
-    coords = {
-        dim: [str(v) if isinstance(v, str) else v for v in label] for dim, label in zip(dims, labels, strict=True)
+        raise InvalidValue("runs", f"all {int(trained.sum())} diverged", "runs that converge (try a smaller lr)")
+    shapes: dict[str, tuple[int, ...]] = {}
+    for row in rows.values():
+        for name, value in row.items():
+            shapes[name] = tuple(map(max, shapes.get(name, value.shape), value.shape))
+    tables = {name: np.full((*outer, *shape), np.nan, dtype=np.float32) for name, shape in shapes.items()}
+    for position, row in rows.items():
+        for name, value in row.items():
+            tables[name][position + tuple(slice(size) for size in value.shape)] = value
+    variables = {
+        name: ((*dims, "seed", *(inner or {}).get(name, ())), table)
+        for name, table in {**tables, TRAINED: trained}.items()
     }
-    variables = {name: ((*dims, "seed", *inner.get(name, ())), table) for name, table in tables.items()}
-    return xarray.Dataset(variables, coords={**coords, "seed": trials.preset.first_seed + np.arange(trials.seeds)})
+    coords: dict[str, Any] = {
+        dim: [str(label) if isinstance(label, str) else label for label in own]
+        for dim, own in zip(dims, labels, strict=True)
+    }
+    return xarray.Dataset(variables, {**coords, "seed": trials.preset.first_seed + np.arange(trials.seeds)})
 
 
 def _measured(
     runs: Sequence[Run], device: torch.device, measure: Callable[[Batch], Measured]
 ) -> Iterator[dict[str, np.ndarray]]:
-    """What is measured on each of an arm's runs."""
-    for batch in batches(runs, device):
+    """Yield the measurements of each of an arm's runs, made in batches that fit the device."""
+    size = 1 if device.type == "cpu" or not runs else fitting_runs(runs[0].spec, budget(device))
+    for start in range(0, len(runs), size):
+        batch = Batch(runs[start : start + size], device)
         values = {name: value.cpu().numpy() if isinstance(value, Tensor) else np.asarray(value)
                   for name, value in measure(batch).items()}  # fmt: skip
         for name, value in values.items():
             if value.shape[:1] != (len(batch),):
-                raise InvalidValue(f"measured {name}", value, f"one row for each of {len(batch)} runs")
+                raise InvalidValue(f"measured {name}", value, f"an array with one row for each of {len(batch)} runs")
         for member in range(len(batch)):
             yield {name: value[member] for name, value in values.items()}
 
 
 def grid_variables(spec: RunSpec) -> dict[str, Any]:
-    """The held-out mask and the coordinates of a two-factor grid, for any study over one."""
+    """Return the held-out mask and the coordinates of a two-factor grid."""
     task = spec.task
     x, y = (factor.values.numpy() for factor in task.grid.factors[:2])
     return {"held_out": (("y", "x"), task.held_out.reshape(task.grid.shape).T.numpy()), "x": x, "y": y}
 
 
 def base_attributes(trials: Trials[Any], **more: Any) -> dict[str, Any]:
-    """Attributes that captions need, of any study: the preset's name, the background of images, and more."""
+    """Return attributes that captions need: the name of the preset, the background of images, and `more`."""
     return {"preset": trials.preset.name, "background": trials.first.spec.task.background, **more}
 
 
 def grid_maps(batch: Batch, name: str) -> np.ndarray:
-    """A stored array over grid points as images of the (x, y) grid: `[member, y, x]`."""
+    """Return a stored array over grid points as maps of the (x, y) grid: `[member, y, x]`."""
     return batch.stored(name).reshape(len(batch), *batch.task.grid.shape).swapaxes(1, 2).astype(np.float32)
 
 
 def sample_points(spec: RunSpec) -> Tensor:
-    """Grid points spread over the held-out region: `(sample, (x, y))`."""
+    """Return grid points spread over the held-out region: `(sample, (x, y))`."""
     task = spec.task
     where = torch.nonzero(task.held_out.reshape(task.grid.shape))
     low, high = where.min(dim=0).values, where.max(dim=0).values
@@ -237,22 +224,22 @@ def sample_points(spec: RunSpec) -> Tensor:
 
 
 def drawings(batch: Batch) -> Tensor:
-    """The networks' outputs at held-out positions, over members and `DRAWING`."""
+    """Return the networks' outputs at the sample positions, over members and `DRAWING`."""
     return batch.outputs(sample_points(batch.spec))
 
 
 def with_positions(result: xarray.Dataset, spec: RunSpec, *means: str) -> xarray.Dataset:
-    """A Dataset of drawings with where they are; of drawings and `means` the first seed, of `means` the mean too."""
+    """Reduce the outputs and `means` to their first seed, add the mean of `means`, and add the sample positions."""
     kept = keep_first(result, *means, "drawing").drop_vars("mean_drawing")
     return kept.assign(place=(("sample", "axis"), sample_points(spec).numpy()), **grid_variables(spec))
 
 
 def stage_profile(batch: Batch, *, probes: bool = True, maps: bool = True) -> dict[str, np.ndarray]:
-    """The registered metrics of every stage of networks over a two-factor grid.
+    """Return the registered metrics of every stage of networks over a two-factor grid.
 
-    Arrays are `[member, stage, …]` by the column's name in studies; with `maps` also columns that have a number at
-    every grid point, as `[member, stage, y, x]`. Stage 0 is the input code. Values per factor are averaged. Codes
-    without a derivative have finite differences only.
+    Arrays are `[member, stage, …]` by the column's name in studies; with `maps` also columns with a value at every
+    grid point, as `[member, stage, y, x]`. Stage 0 is the input code. Values per factor are averaged. Codes that are
+    not differentiable have finite differences only.
     """
     task, reader, memory = batch.task, batch.reader(), batch.memory
     points = task.grid.points.to(batch.device)
@@ -273,10 +260,8 @@ def stage_profile(batch: Batch, *, probes: bool = True, maps: bool = True) -> di
 
 
 def _rows(column: Column, value: Tensor, members: int, shape: tuple[int, ...]) -> Tensor:
-    """A stage's values of a column, one row per member: means over factors, maps as `[y, x]`.
-
-    A metric that does not depend on the activations may have no member axis.
-    """
+    """Return a column's values at one stage, one row per member: averaged over factors, maps as `[y, x]`."""
+    # a metric that does not depend on the activations may have no member axis
     value = value.expand(members, *value.shape[value.ndim - len(column.dims) :])
     if column.dims == ("point",):
         return value.unflatten(1, shape).mT
@@ -284,7 +269,7 @@ def _rows(column: Column, value: Tensor, members: int, shape: tuple[int, ...]) -
 
 
 def stage_dims() -> dict[str, Sequence[str]]:
-    """Dimensions of what `stage_profile` gives, with all metrics that are registered by now."""
+    """Return the dimensions of the arrays that `stage_profile` returns."""
     return {
         column.study_name: ("stage", "y", "x") if column.dims == ("point",)
         else ("stage", *(dim for dim in column.dims if dim != "factor"))

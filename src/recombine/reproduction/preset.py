@@ -1,8 +1,8 @@
-"""Presets: every number that the size of a reproduction depends on, in one record.
+"""Presets: all settings of a reproduction in one record.
 
-A study declares its own settings as a subclass of `Preset`, defaults and the values of other presets included; a
-paper's preset is put together from those of all its studies, with flat names (`recombine reproduce --set width=8`).
-What a study reads is therefore what its class declares, and its Dataset depends on nothing else of the preset.
+A study declares its settings as a subclass of `Preset`, with their defaults and their values in other presets. A
+paper's preset combines those of all its studies under flat names (`recombine reproduce --set width=8`). A study's
+Dataset depends only on the settings that its class declares.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Positive = Annotated[float, Field(gt=0)]
 
 
 def _split(value: Any) -> Any:
-    """A list written as text; no text is an empty list."""
+    """Split a list written as text; the empty string is an empty list."""
     return tuple(part for part in value.split(",") if value) if isinstance(value, str) else value
 
 
@@ -31,25 +31,25 @@ Several = Annotated[AnyNumber, Field(min_length=1)]
 
 
 class Preset(Frozen):
-    """The settings that every study has; subclasses add their own."""
+    """The settings that all studies share; subclasses add their own."""
 
     name: str
-    """What it is called, as `--preset` takes it."""
+    """Name of the preset, for `--preset`."""
     seeds: Seeds
-    """Seeds where a claim is judged."""
+    """Number of seeds for judging claims."""
     extra_seeds: Seeds
-    """Seeds of extras that no claim rests on; never more than `seeds`."""
+    """Number of seeds for arms that no claim depends on; never more than `seeds`."""
     first_seed: Count
-    """The first of the seeds."""
+    """The first seed."""
     precision: Precision
-    """Arithmetic of training; measurements are always in float32."""
+    """Numerical precision of training; measurements are always in float32."""
 
     variants: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
-    """By the name of another preset, its values of the fields that this class adds; the rest are defaults."""
+    """By name of another preset, the fields of this class that differ from the defaults."""
 
     @classmethod
     def presets(cls) -> dict[str, Self]:
-        """Every preset by name: those that this class and the classes it is made of declare, then the defaults."""
+        """Return every preset by name: the variants that this class and its bases declare, then the defaults."""
         values: dict[str, dict[str, Any]] = {}
         for part in reversed(cls.__mro__):  # the most general first
             for name, fields in vars(part).get("variants", {}).items():
@@ -58,26 +58,26 @@ class Preset(Frozen):
         return {**{name: cls(**own) for name, own in values.items()}, default.name: default}
 
     def recipe(self, **fields: Any) -> Recipe:
-        """A recipe, in this preset's precision unless another is given."""
+        """Return a recipe, in this preset's precision unless another is given."""
         return Recipe(**{"precision": self.precision, **fields})
 
     def changed(self, changes: Sequence[str]) -> Self:
-        """The preset with some fields set, each given as `name=value`."""
+        """Return the preset with some fields changed, each given as `name=value`."""
         fields: dict[str, Any] = {}
         for change in changes:
             name, equals, value = change.partition("=")
             known = [field for field in type(self).model_fields if field != "name"]
             if name not in known or not equals:
                 close = nearest(name, known)
-                names = f"perhaps {close} ('--set all' lists all)" if close else f"NAME one of {listed(known)}"
+                names = f"perhaps {close} ('--set all' lists all)" if close else f"with NAME one of {listed(known)}"
                 raise InvalidValue("set", change, f"NAME=VALUE, {names}")
             fields[name] = value
         return self.replace(**fields) if fields else self
 
 
-ASSEMBLED = """The settings of a reproduction, those of all its studies together.
+ASSEMBLED = """The settings of a reproduction, combined from all its studies.
 
-On the command line, `recombine reproduce --set NAME=VALUE` changes one.
+On the command line, `recombine reproduce --set NAME=VALUE` changes one of them.
 
 Examples
 --------
@@ -89,7 +89,7 @@ Examples
 
 
 def assembled(settings: Iterable[type[Preset]], module: str) -> type[Preset]:
-    """A preset with the fields of all these, for a module that calls it `Preset`."""
+    """Return a preset class with the fields of all these, defined as `Preset` in a module."""
     classes = list(dict.fromkeys(settings))
     bases = [own for own in classes if not any(other is not own and issubclass(other, own) for other in classes)]
     return create_model("Preset", __base__=tuple(bases), __module__=module, __doc__=ASSEMBLED)

@@ -1,4 +1,4 @@
-"""Findings to a folder: figures, verdicts, and a page that opens from disk."""
+"""Write findings into a folder: figures, verdicts, and a page that opens from disk."""
 
 from __future__ import annotations
 
@@ -7,11 +7,10 @@ import io
 import json
 import zlib
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
@@ -26,54 +25,45 @@ from recombine.reproduction.paper import Findings
 from recombine.reproduction.report import Parts, policy, verdicts
 
 PAGE, CLAIMS_FILE, FIGURES, DATA = "index.html", "claims.json", "figures", "data"
-KINDS = ("png", "svg")
-"""Of a figure's files: to look at, and to print."""
-PADDING = 0.1
-"""Inches around what is drawn."""
+PADDING = 0.1  # inches around a figure
 LARGEST_PAGE = 15_000_000
-"""Bytes of the page, as far as data behind figures can be left out of it."""
-MARGIN = 50_000
-"""Of these bytes, those around the data."""
+"""Size of the page in bytes above which Datasets become links."""
+MARGIN = 50_000  # bytes of markup around the Datasets
 QUESTION = "question"
-"""Name of the section that begins the page, with the explorer."""
-MISSING = (
-    "This folder keeps no decoders to explore: 'recombine report DIR --store STORE' takes them from the store "
-    "of its runs."
-)
+"""Name of the section that opens the page, with the explorer."""
+MISSING = "This folder has no decoders to explore. 'recombine report DIR --store STORE' copies them from a store."
 
 
-@dataclass(frozen=True)
-class DrawnFigure:
-    """A figure as the page shows it."""
+class DrawnFigure(NamedTuple):
+    """A figure on the page."""
 
     name: str
     title: str
     caption: str
     kind: str
-    """Of the image: `png` or `svg+xml`."""
+    """Image format: `png` or `svg+xml`."""
     image: str
-    """In base64."""
+    """Image in base64."""
     studies: tuple[str, ...] = ()
-    """Whose data it is drawn from."""
+    """Studies whose Datasets it is drawn from."""
 
 
-@dataclass(frozen=True)
-class Download:
-    """A study's Dataset behind the figures."""
+class Download(NamedTuple):
+    """A study's Dataset on the page."""
 
     study: str
     path: str
-    """From the page on."""
+    """Path relative to the page."""
     content: str | None
-    """netCDF-4, compressed by zlib, in base64; none where it is only a link."""
+    """netCDF-4 compressed by zlib, in base64; None if the page only links to the file."""
 
 
 def write_report(
     findings: Findings, say: Callable[[str], None] = lambda line: None, panels: Mapping[str, Parts] | None = None
 ) -> Path:
-    """Write figures, verdicts and the page into the results folder, saying each figure; the page's path.
+    """Write figures, verdicts and the page into the results folder; return the path of the page.
 
-    `panels` are live parts by the name of the section that they stand in; that of `question` is the explorer.
+    `panels` are interactive parts by the name of their section; that of `question` is the explorer.
     """
     out, paper = findings.results.path, findings.paper
     remove_temporaries(out)
@@ -88,24 +78,22 @@ def write_report(
         provenance=findings.results.provenance | findings.results.registration, judgements=findings.judgements,
         figures=figures, sections=paper.sections, panels=panels, missing=MISSING if paper.explorer else "",
     )  # fmt: skip
-    space = LARGEST_PAGE - len(written().encode()) - MARGIN
-    html = written(downloads=_downloads(findings, figures, space))
+    html = written(downloads=_downloads(findings, figures, LARGEST_PAGE - MARGIN - len(written().encode())))
     judged = json.dumps([judgement.record() for judgement in findings.judgements], indent=1)
     write_into(out, {CLAIMS_FILE: judged.encode(), PAGE: html.encode()})
     return out / PAGE
 
 
 def save_figure(figure: Figure, folder: Path, name: str) -> dict[str, bytes]:
-    """Write a figure in every kind, close it, and return the files' contents."""
+    """Write a figure as PNG and SVG, close it, and return the contents of both files."""
     figure.draw_without_rendering()
-    figure.set_layout_engine(None)  # laid out and measured once, not again for every kind of file
+    figure.set_layout_engine(None)  # laid out once, not again for every file
     area = figure.get_tightbbox().padded(PADDING)
     contents = {}
-    for kind in KINDS:
+    for kind, dated in (("png", "Software"), ("svg", "Date")):
         buffer = io.BytesIO()
-        with styled():  # names inside an SVG are random otherwise
-            metadata = {"Date": None} if kind == "svg" else {"Software": None}
-            figure.savefig(buffer, format=kind, bbox_inches=area, metadata=metadata)
+        with styled():  # sets the salt without which ids inside an SVG are random
+            figure.savefig(buffer, format=kind, bbox_inches=area, metadata={dated: None})
         contents[kind] = buffer.getvalue()
     pyplot.close(figure)
     write_into(folder, {f"{name}.{kind}": content for kind, content in contents.items()})
@@ -113,28 +101,25 @@ def save_figure(figure: Figure, folder: Path, name: str) -> dict[str, bytes]:
 
 
 def _smallest(contents: Mapping[str, bytes]) -> tuple[str, bytes]:
-    """Of a figure's files, the one that is smaller in a page, and its kind; a PNG has at most 256 colours there."""
+    """Return the smaller of the PNG, reduced to 256 colours, and the SVG, with its format."""
     from PIL import Image
 
     buffer = io.BytesIO()
     image = Image.open(io.BytesIO(contents["png"])).convert("RGB")
     image.quantize(method=Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE).save(buffer, "png")
-    kinds = {"png": buffer.getvalue(), **({"svg+xml": contents["svg"]} if "svg" in contents else {})}
-    return min(kinds.items(), key=lambda pair: len(pair[1]))
+    return min(("png", buffer.getvalue()), ("svg+xml", contents["svg"]), key=lambda pair: len(pair[1]))
 
 
 def _downloads(findings: Findings, figures: Sequence[DrawnFigure], space: int) -> list[Download]:
-    """The Datasets behind the figures: in the page as far as there is space, the smallest first, else as links."""
+    """Return the Datasets behind the figures: embedded, the smallest first, while there is space; else as links."""
     used = {study for figure in figures for study in figure.studies}
-    studies = [study for study in findings.studies if study in used]
-    contents = {name: findings.results.content(name) for name in studies}
-    texts = {name: base64.b64encode(zlib.compress(own, 9)).decode() for name, own in contents.items()}
-    fitting = set()
+    contents = {study: findings.results.content(study) for study in findings.studies if study in used}
+    texts = {study: base64.b64encode(zlib.compress(own, 9)).decode() for study, own in contents.items()}
+    embedded = set()
     for study in sorted(texts, key=lambda name: len(texts[name])):
         space -= len(texts[study])
-        if space >= 0:
-            fitting.add(study)
-    return [Download(name, f"{DATA}/{name}.nc", texts[name] if name in fitting else None) for name in studies]
+        embedded |= {study} if space >= 0 else set()
+    return [Download(study, f"{DATA}/{study}.nc", text if study in embedded else None) for study, text in texts.items()]
 
 
 def page(
@@ -147,11 +132,10 @@ def page(
     missing: str = "",
     **about: Any,
 ) -> str:
-    """The page as HTML that opens from disk and needs no other file.
+    """Return the page as self-contained HTML.
 
-    Sections of which nothing is here are left out, and figures of none come last. `panels` are live parts by the name
-    of the section that they stand in; that of `question` is the explorer, and `missing` says what to do without one.
-    `about` has title, source and question of the paper, preset and provenance.
+    Empty sections are left out, and figures of no section come last. `missing` is shown if there is no explorer.
+    `about` holds the title, source and question of the paper, the preset and the provenance.
     """
     environment = Environment(
         loader=PackageLoader("recombine.reproduction.report", "."), autoescape=True, undefined=StrictUndefined
@@ -159,8 +143,7 @@ def page(
     for name in ("interval_text", "network_count", "robustness", "sentence", "verdict_text", "evidence"):
         environment.filters[name] = getattr(verdicts, name)
     environment.filters["markup"] = Markup
-    folder = files("recombine.reproduction.report")
-    panels = panels or {}
+    folder, panels = files("recombine.reproduction.report"), panels or {}
     parts = list(panels.values())
     scripts = [*(part.script for part in parts), (folder / "page.js").read_text(encoding="utf-8")]
     styles = [*(part.style for part in parts), (folder / "page.css").read_text(encoding="utf-8")]
@@ -181,14 +164,14 @@ def page(
 def _filled(
     sections: Sequence[Section], judgements: Sequence[Judgement], figures: Sequence[DrawnFigure], live: Collection[str]
 ) -> list[dict[str, Any]]:
-    """The sections that have something to show, with what is here of them, without the first one."""
-    drawn, judged = ({own.name: own for own in figures}, {own.claim: own for own in judgements})
+    """Return the sections after the first that have something to show, with their figures and judgements."""
+    drawn, judged = {own.name: own for own in figures}, {own.claim: own for own in judgements}
     placed = {name for section in sections for name in section.figures}
     rest = Section("figures", "More figures" if sections else "Figures", "", tuple(n for n in drawn if n not in placed))
     filled = []
-    for own in (*sections, rest):
-        shown = [drawn[name] for name in own.figures if name in drawn]
-        told = [judged[name] for name in own.claims if name in judged]
-        if own.name != QUESTION and (shown or told or own.name in live):
-            filled.append({"section": own, "figures": shown, "judgements": told})
+    for section in (*sections, rest):
+        shown = [drawn[name] for name in section.figures if name in drawn]
+        claims = [judged[name] for name in section.claims if name in judged]
+        if section.name != QUESTION and (shown or claims or section.name in live):
+            filled.append({"section": section, "figures": shown, "judgements": claims})
     return filled

@@ -1,7 +1,7 @@
-"""Train, measure and keep what some studies need. Kill it at any moment: the same call goes on to the same numbers.
+"""Train and measure studies. An interrupted call can be repeated: it resumes and gives the same numbers.
 
-A folder holds results of one preset. A call with another one is refused where a Dataset that it would leave in the
-folder read a setting that differs; and nothing is written before there is a Dataset to write.
+A folder holds the results of one preset. A call with another preset is refused if it would leave Datasets that depend
+on a setting that differs. Nothing is written before there is a Dataset to write.
 """
 
 from __future__ import annotations
@@ -32,8 +32,7 @@ from recombine.sweep.group import git_commit, provenance
 from recombine.sweep.progress import Say, Watch
 from recombine.training.devices import arithmetic, resolve_device
 
-FINGERPRINT_LENGTH = 20
-"""Hexadecimal digits."""
+FINGERPRINT_LENGTH = 20  # hexadecimal digits
 
 
 def reproduce(
@@ -50,7 +49,7 @@ def reproduce(
     say: Say = lambda line: None,
     paper: Paper | None = None,
 ) -> Results:
-    """The studies' results in a folder; runs that several studies share are trained once.
+    """Train and measure studies and write their results into a folder; shared runs are trained once.
 
     Parameters
     ----------
@@ -59,24 +58,24 @@ def reproduce(
     preset
         Their settings.
     store
-        Directory of runs; what is trained already is served from there.
+        Directory of runs; completed runs are loaded from it.
     out
         Folder for the results.
     device
-        Where to train and measure.
+        Device for training and measuring.
     members
-        Largest number of networks in one program on a GPU.
+        Maximum number of networks trained together on a GPU.
     processes
-        Training processes of one thread each, on a CPU.
+        Number of single-threaded training processes on a CPU.
     scheduler
-        Train on the Dask cluster of this scheduler, as in `recombine.train`; what is trained is measured here.
+        Train on the Dask cluster of this scheduler, as in `recombine.train`; measurements are made locally.
     watch
         Called with the progress of training.
     say
         Called with a line of text about each step.
     paper
-        Whose claims' criteria are registered in the folder before anything is trained, and whose choice of decoders is
-        kept there for the report's explorer.
+        If given, the criteria of its claims are registered in the folder before training, and the decoders of its
+        explorer are copied into it afterwards.
 
     Returns
     -------
@@ -102,7 +101,7 @@ def reproduce(
     resolved = resolve_device(device if scheduler is None or device == "cpu" else "auto")
     results = Results(out)
     replaced = _replaced(results, studies, preset)
-    require_folder(results.path, "out")  # better refused now than after an hour of training
+    require_folder(results.path, "out")  # fails now rather than after an hour of training
     remove_temporaries(results.path)
     _forget_damaged(results, studies, say)
     all_replaced = bool(replaced) and set(replaced) == set(results.studies)
@@ -116,7 +115,7 @@ def reproduce(
     runs: dict[str, Run] = {}
     keys: dict[str, set[str]] = {study.name: set() for study in studies}
     further = {study.name: study.specs(preset) for study in studies}
-    while any(further.values()):  # round after round, until no study asks for more
+    while any(further.values()):  # until no study asks for more
         specs = list({spec.digest: spec for own in further.values() for spec in own}.values())
         trained = train(
             specs, store, device=device, members=members, processes=processes, watch=watch, scheduler=scheduler, say=say
@@ -137,7 +136,7 @@ def reproduce(
 
 
 def _register(results: Results, paper: Paper, studies: Sequence[Study[Any]], preset: Preset, store: Store) -> None:
-    """Write down criteria of which no data exist yet; of others, what was written down before stays."""
+    """Register the criteria of claims without data; those of other claims stay as they were registered."""
     known = results.criteria
     started = {study.name for study in studies if any(spec.digest in store for spec in study.specs(preset))}
     studied = started | set(results.studies)
@@ -146,7 +145,7 @@ def _register(results: Results, paper: Paper, studies: Sequence[Study[Any]], pre
     fresh = [claim for claim in paper.claims.values() if not studied & {*claim.studies}]
     updated, now = dict(known or {}), {"date": datetime.now(UTC).date().isoformat(), "commit": git_commit()}
     for claim in fresh:
-        records = [record.model_dump(mode="json") for record in claim.records(paper.versions)]
+        records = claim.records(paper.versions)
         if updated.get(claim.name, {}).get("records") != records:
             updated[claim.name] = {**now, "records": records}
     if updated and updated != known:
@@ -162,16 +161,17 @@ def _measure(
     replaced: Sequence[str],
     say: Say,
 ) -> bool:
-    """Measure a study's Dataset unless it is here, in the place of those of another preset; whether that was done."""
+    """Measure a study unless its Dataset is up to date, replacing those of another preset; return whether it was."""
     own = study.own_settings(preset.model_dump(mode="json"))
     contents = {}
     for key, run in runs.items():
         try:
             digests = run.digests()
-        except ValueError as error:  # since it was served
-            raise StoreError(f"store must be one whose runs are whole, got {str(run.path)!r} ({error})") from None
+        except ValueError as error:  # damaged after it was loaded
+            raise StoreError(f"store must contain intact runs, got {str(run.path)!r} ({error})") from None
         contents[key] = f"{digests[WEIGHTS]} {digests[ARRAYS]} {run.status}"
-    # all that the Dataset depends on; versions are declared, so that a comment or another study's edit stales nothing
+    # everything the Dataset depends on; versions are declared rather than hashed from source, so that an edit of a
+    # comment or of another study does not invalidate it
     basis = json.dumps([study.name, contents, own, study.versions, sorted(study.optional_tools())], sort_keys=True)
     fingerprint = hashlib.sha256(basis.encode()).hexdigest()[:FINGERPRINT_LENGTH]
     if results.holds(study.name, fingerprint):
@@ -191,7 +191,7 @@ def _measure(
 
 
 def _replaced(results: Results, studies: Sequence[Study[Any]], preset: Preset) -> list[str]:
-    """Datasets of another preset, all of which this call makes again; refused if it would leave some beside its own."""
+    """Return the Datasets of another preset; all of them must be among the studies that are measured again."""
     fields, redone = preset.model_dump(mode="json"), {study.name for study in studies}
     differing = []
     for name in results.studies:
@@ -202,21 +202,23 @@ def _replaced(results: Results, studies: Sequence[Study[Any]], preset: Preset) -
                 raise
             stored, read = {}, []
         field = next((field for field in ("name", *read) if stored.get(field) != fields.get(field)), None)
-        if field is not None and name not in redone:
-            allowed = f"{stored.get(field)!r}, the preset of {name} in {str(results.path)!r}, or another --out"
+        if field is None:
+            continue
+        if name not in redone:
+            allowed = f"{stored.get(field)!r} as for {name} in {str(results.path)!r} (or use another --out)"
             raise InvalidValue("preset" if field == "name" else field, fields.get(field), allowed)
-        differing += [name] if field is not None else []
+        differing.append(name)
     return differing
 
 
 def _forget_damaged(results: Results, studies: Sequence[Study[Any]], say: Say) -> None:
-    """Say what is not as it was written: this call makes it again, and is refused if it cannot."""
+    """Report damaged files and delete those that are rewritten; refuse if a Dataset that stays needs them."""
     left = [name for name in results.studies if name not in {study.name for study in studies}]
     for name, problem in results.damaged().items():
         if name == RUNS and left:
-            allowed = f"a whole file, or a call that makes {listed(left)} again too ({problem})"
+            allowed = f"an intact file ({problem}); to replace it, also reproduce {listed(left)}"
             raise InvalidValue("out", str(results.path / name), allowed)
-        say(f"{name}: {problem}; {'everything' if name == LIST else 'it'} is made again")
+        say(f"{name}: {problem}; {'everything' if name == LIST else 'it'} is written again")
     for name in NOTES:
-        if results.digests.is_present(name) and results.digests.problem(name):  # also where the whole list is missing
+        if results.digests.is_present(name) and results.digests.problem(name):  # also if the manifest is missing
             results.digests.replace({name: None})

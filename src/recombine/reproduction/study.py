@@ -1,13 +1,13 @@
-"""What a study is: arms to train, and a measurement of the runs.
+"""Studies: arms to train, and a measurement of the runs.
 
-A study's result is one labelled Dataset; figures are drawn from Datasets alone and claims are judged on them. Studies
-share runs freely: a spec that several ask for is trained once.
+The result of a study is one labelled Dataset, from which claims are judged and figures drawn. A spec that several
+studies share is trained once.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -29,131 +29,125 @@ if TYPE_CHECKING:
 P = TypeVar("P", bound=Preset)
 Labels = tuple[Any, ...]
 DONE = "done"
-"""Status of a run that trained to its end; one that diverged counts for nothing."""
+"""Status of a run that was trained to the end, without diverging."""
 
 
 @dataclass(frozen=True)
 class Arm:
-    """One condition of a study: its labels along the Dataset's dimensions, and what is trained."""
+    """One condition of a study: its labels along the Dataset's dimensions, and its spec."""
 
     labels: Labels
     spec: RunSpec
     extra: bool = False
-    """Whether no claim rests on it, so that a few seeds are enough."""
+    """Whether no claim depends on it, so that few seeds suffice."""
     seeds: int | None = None
-    """How many seeds, where that is a setting of its own."""
+    """Number of seeds. Default: that of the preset."""
+
+    def specs(self, preset: Preset) -> list[RunSpec]:
+        """Return its spec for every seed."""
+        number = self.seeds
+        if number is None:
+            number = min(preset.extra_seeds, preset.seeds) if self.extra else preset.seeds
+        return self.spec.seeds(range(preset.first_seed, preset.first_seed + number))
 
 
-class Trials(Mapping[Labels, Sequence[Run]], Generic[P]):
+class Trials(dict[Labels, Sequence[Run]], Generic[P]):
     """The finished runs of a study, by arm and seed."""
 
     def __init__(self, preset: P, device: torch.device, runs: Mapping[Labels, Sequence[Run]]) -> None:
-        self.preset, self.device, self._runs = preset, device, dict(runs)
+        super().__init__(runs)
+        self.preset, self.device = preset, device
 
     def __getitem__(self, labels: Any) -> list[Run]:
-        return list(self._runs[labels if isinstance(labels, tuple) else (labels,)])
-
-    def __iter__(self) -> Iterator[Labels]:
-        return iter(self._runs)
-
-    def __len__(self) -> int:
-        return len(self._runs)
+        return list(super().__getitem__(labels if isinstance(labels, tuple) else (labels,)))
 
     @property
     def first(self) -> Run:
         """The first seed of the first arm."""
-        return next(iter(self._runs.values()))[0]
+        return next(iter(self.values()))[0]
 
     def pictured_run(self, *labels: Any) -> Run:
-        """The run of an arm that pictures are of: the first that did not diverge, if there is one."""
+        """Return the run of an arm that pictures show: the first that did not diverge, if any."""
         runs = self[labels]
         return next((run for run in runs if run.status == DONE), runs[0])
 
     @property
     def pictured(self) -> Trials[P]:
-        """The runs that pictures are of, one per arm."""
+        """The runs that pictures show, one per arm."""
         return Trials(self.preset, self.device, {labels: [self.pictured_run(*labels)] for labels in self})
 
     @property
     def seeds(self) -> int:
         """The largest number of seeds of any arm."""
-        return max(len(runs) for runs in self._runs.values())
+        return max(len(runs) for runs in self.values())
 
 
 class Study(ABC, Generic[P]):
-    """One question of a paper.
+    """One question of a paper, with the networks to train and the measurement that answer it.
 
     Examples
     --------
     >>> import recombine as rc
-    >>> study, preset = rc.STUDIES["stripes"], rc.PRESETS["quick"]
-    >>> study.question
-    'Do examples of single factors make a network compose?'
-    >>> len(study.arms(preset)) > 3
+    >>> study, preset = rc.STUDIES["depth"], rc.PRESETS["quick"]
+    >>> len(study.specs(preset)) > len(study.arms(preset)) > 1
     True
     """
 
     name: ClassVar[str]
     question: ClassVar[str]
     settings: ClassVar[type[Preset]]
-    """The fields of a preset that it reads."""
+    """Preset class with the settings that it reads."""
     version: ClassVar[int] = 1
-    """Of its own code: raise it when what is measured changes, so that Datasets are measured again."""
+    """Version of its code: raise it when the measurement changes, so that Datasets are measured again."""
     metrics: ClassVar[tuple[str, ...]] = ()
-    """The metrics that it measures with, whose versions count too (`recombine.metrics.registry`)."""
+    """Metrics that it uses, whose versions count too (`recombine.metrics.registry`)."""
 
     @abstractmethod
     def arms(self, preset: P) -> list[Arm]:
-        """What to train, without seeds."""
+        """Return the arms to train."""
 
     def more(self, preset: P, runs: Mapping[str, Run]) -> list[RunSpec]:
-        """Specs to train next, given the runs so far by digest; empty when the design is complete."""
+        """Return the specs to train next, given the runs so far by digest; empty when the design is complete."""
         return []
 
     def optional_tools(self) -> tuple[str, ...]:
-        """Optional tools on this machine that the measurement depends on."""
+        """Return the installed optional tools that the measurement depends on."""
         return ()
 
     @abstractmethod
     def measure(self, trials: Trials[P]) -> xarray.Dataset:
-        """The Dataset of the finished runs."""
+        """Return the Dataset of the finished runs."""
 
     @property
     def versions(self) -> dict[str, int]:
-        """Declared versions of the code that its Dataset is measured by."""
+        """Declared versions of the code that measures it."""
         return {"study": self.version, "scores": SCORES_VERSION, **metric_versions(self.metrics)}
 
     def specs(self, preset: P) -> list[RunSpec]:
-        """What to train, seed by seed."""
-        return [spec for arm in self.arms(preset) for spec in arm.spec.seeds(_seeds(arm, preset))]
+        """Return the specs of all arms and seeds."""
+        return [spec for arm in self.arms(preset) for spec in arm.specs(preset)]
 
     def seeded(self, preset: P, spec: RunSpec) -> list[RunSpec]:
-        """Of an arm's spec, what is trained, seed by seed; none where there is no such arm."""
-        return [own for arm in self.arms(preset) if arm.spec == spec for own in spec.seeds(_seeds(arm, preset))]
+        """Return the specs of all seeds of the arm with this spec; empty if there is none."""
+        return [own for arm in self.arms(preset) if arm.spec == spec for own in arm.specs(preset)]
 
     def trials(self, preset: P, device: torch.device, runs: Mapping[str, Run]) -> Trials[P]:
-        """The runs, by digest, sorted into arms."""
+        """Return the runs, given by digest, sorted into arms."""
         by_arm: dict[Labels, list[Run]] = {}
         for arm in self.arms(preset):
             if arm.labels in by_arm:
-                raise InvalidValue("study", self.name, f"one whose arms have different labels (two have {arm.labels})")
-            by_arm[arm.labels] = [runs[spec.digest] for spec in arm.spec.seeds(_seeds(arm, preset))]
+                raise InvalidValue("study", self.name, f"one whose arms have unique labels (two have {arm.labels})")
+            by_arm[arm.labels] = [runs[spec.digest] for spec in arm.specs(preset)]
         return Trials(preset, device, by_arm)
 
     def own_settings(self, fields: Mapping[str, Any]) -> dict[str, Any]:
-        """Of a preset's fields as plain data, those that this study reads."""
+        """Return the fields of a preset that this study reads."""
         return {name: fields[name] for name in self.settings.model_fields if name in fields}
-
-
-def _seeds(arm: Arm, preset: Preset) -> range:
-    usual = min(preset.extra_seeds, preset.seeds) if arm.extra else preset.seeds
-    number = usual if arm.seeds is None else arm.seeds
-    return range(preset.first_seed, preset.first_seed + number)
 
 
 @dataclass(frozen=True)
 class InitialRun(Run):
-    """A spec's network with its first weights; it has no scores and no arrays, and lies in no store."""
+    """A network with its initial weights, without scores or stored arrays."""
 
     start: RunSpec
 
@@ -172,15 +166,12 @@ class InitialRun(Run):
     def weights(self) -> dict[str, Any]:
         return {name: value.numpy() for name, value in self.module().state_dict().items()}
 
-    def arrays(self) -> dict[str, Any]:
-        return {}
-
     def module(self) -> StagedDecoder:
         return self.start.module().eval()
 
 
 def initial_runs(specs: Iterable[RunSpec]) -> list[InitialRun]:
-    """The networks of some specs before training, to be measured as finished runs are.
+    """Return networks before training, which can be measured like finished runs.
 
     >>> [run] = initial_runs([RunSpec(seed=3)])
     >>> run.status, run.spec.seed, run.scores

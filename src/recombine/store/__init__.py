@@ -1,19 +1,6 @@
-"""The store: runs on disk, content-addressed, atomic, resumable."""
+"""The store: runs on disk, content-addressed, written atomically, resumable."""
 
 from recombine.store.pretrained import ModelConfig, from_pretrained
 from recombine.store.run import Problem, Run, flattened
 from recombine.store.store import Store, store_path
 from recombine.store.summary import Spread, Summary, summarize
-
-__all__ = [
-    "ModelConfig",
-    "Problem",
-    "Run",
-    "Spread",
-    "Store",
-    "Summary",
-    "flattened",
-    "from_pretrained",
-    "store_path",
-    "summarize",
-]

@@ -1,8 +1,8 @@
 """The index: a text file with a line per finished run, so that a listing need not open every folder.
 
-It is a cache of the run folders and nothing more. Each listing compares it with the names and time stamps of the
-folders and reads only those that it does not have. Training appends a line. Every line has a checksum: where one is not
-as it was written, or its run is gone, the file is written again. Where it cannot be, the folders are read.
+It is only a cache. Each listing compares it with the names and time stamps of the run folders and reads those that are
+missing. Training appends a line. Every line has a checksum; if one does not match, or a run is gone, the file is
+rewritten. If that fails, the folders are read.
 """
 
 from __future__ import annotations
@@ -22,25 +22,26 @@ from recombine.store.names import INDEX, is_key
 from recombine.store.run import SCORES, Run, flattened
 
 TOGETHER = 1000
-"""Runs that are read from their folders, and added to the index, at a time."""
+"""Number of runs read from their folders, and added to the index, at once."""
 COLUMNS = ("status", "seed", "finished", *SCORES)
 
 
 class Row(NamedTuple):
-    """What the index knows of a finished run."""
+    """Line of the index."""
 
     key: str
     stamp: str
-    """Of the run's folder when it was read: another folder under this key, from another machine, has another one."""
-    own: str
-    """Status, seed, time of finishing and scores (`COLUMNS`): a JSON list without its brackets, so that those of all
-    runs can be parsed as one list."""
+    """Inode and time stamp of the run's folder, which change if it is replaced."""
+    values: str
+    """Status, seed, time of finishing and scores (`COLUMNS`): a JSON list without its brackets, so that the lists of
+    all
+    runs can be parsed as one."""
     settings: str
-    """The other fields of the spec by their dotted names, as JSON: runs that differ only in their seed share them."""
+    """Other fields of the spec by dotted name, as JSON, which runs that differ only in the seed share."""
 
 
 def rows_of(store: Path) -> tuple[list[Row], list[str]]:
-    """A row per finished run, from the index, which is brought up to date; and keys of runs that cannot be read."""
+    """Return a row per finished run, updating the index, and the keys of runs that cannot be read."""
     stamps, known = _stamps(store), _read(store)
     rows = {row.key: row for row in known if row is not None and stamps.get(row.key) == row.stamp}
     if len(rows) < len(known):
@@ -56,18 +57,18 @@ def rows_of(store: Path) -> tuple[list[Row], list[str]]:
 
 
 def add(store: Path, run: Run) -> None:
-    """Add a run that was just saved."""
+    """Add a run to the index."""
     if row := _row(run):
         _append(store, [row])
 
 
 def _stamps(store: Path) -> dict[str, str]:
-    """What tells the folder of each run from another one in its place."""
+    """Return the stamp of each run's folder."""
     folder, stamps = store / "runs", {}
     with one_line_errors(folder), suppress(FileNotFoundError), os.scandir(folder) as entries:
         for entry in entries:
             if is_key(entry.name):
-                with suppress(FileNotFoundError):  # another process has removed it meanwhile
+                with suppress(FileNotFoundError):  # removed by another process
                     stamps[entry.name] = _stamp(entry.stat(follow_symlinks=False))
     return stamps
 
@@ -77,12 +78,12 @@ def _stamp(status: os.stat_result) -> str:
 
 
 def _row(run: Run) -> Row | None:
-    """What the index keeps of a run; none of one that cannot be read."""
+    """Return the row of a run, or None if it cannot be read."""
     try:
         result, spec = run.result, flattened(run.spec_fields)
         finished, scores = float(result["provenance"]["finished"]), [result["scores"][name] for name in SCORES]
-        own = [result["status"], spec.pop("seed", None), finished, *scores]
-        return Row(run.key, _stamp(os.lstat(run.path)), json.dumps(own)[1:-1], json.dumps(spec))
+        values = [result["status"], spec.pop("seed", None), finished, *scores]
+        return Row(run.key, _stamp(os.lstat(run.path)), json.dumps(values)[1:-1], json.dumps(spec))
     except (StoreError, OSError, ValueError, KeyError, TypeError):
         return None
 
@@ -93,14 +94,14 @@ def _lines(rows: Iterable[Row]) -> bytes:
 
 
 def _append(store: Path, rows: Iterable[Row]) -> None:
-    """Add rows, if that can be done; on a line of their own, as a killed process may have left half of one."""
+    """Add rows if possible, after a newline, since a killed process may have left half a line."""
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
     with suppress(OSError), os.fdopen(os.open(store / INDEX, flags, 0o666), "ab") as file:
         file.write(b"\n" + _lines(rows))
 
 
 def _read(store: Path) -> list[Row | None]:
-    """The rows of the index; none for a line, or a file, that is not as it was written."""
+    """Return the rows of the index, None for a damaged line."""
     try:
         content = read(store / INDEX)
     except FileNotFoundError:
@@ -115,7 +116,7 @@ def _parsed(line: bytes) -> Row | None:
     if checksum != b"%08x" % zlib.crc32(text):
         return None
     try:
-        key, stamp, own, settings = text.decode().split("\t")
+        key, stamp, values, settings = text.decode().split("\t")
     except ValueError:
         return None
-    return Row(key, stamp, own, sys.intern(settings))  # one object for all runs that share them
+    return Row(key, stamp, values, sys.intern(settings))  # shared by many runs

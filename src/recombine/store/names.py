@@ -1,8 +1,4 @@
-"""The folder of a store: the names that this package makes there, and opening one.
-
-Nothing is deleted in a store whose name is not made here. A store is opened only where there is one, or where nothing
-else is.
-"""
+"""Names of files and folders in a store, and opening a store. Only files with these names are ever deleted."""
 
 from __future__ import annotations
 
@@ -21,7 +17,7 @@ MARKER = "recombine.json"
 FORMAT = 1
 INDEX = "index.tsv"
 INDEX_FILES = (INDEX, *(f"index.sqlite{suffix}" for suffix in ("", "-wal", "-shm", "-journal")))
-"""The index, and what earlier versions had in its place."""
+"""The index, also of earlier versions."""
 FOLDERS = ("runs", "checkpoints", "locks", "damaged", "tmp")
 
 _KEY = rf"[0-9a-f]{{{DIGEST_LENGTH}}}"
@@ -36,35 +32,35 @@ _is_key = re.compile(_KEY).fullmatch
 
 
 def is_key(name: str) -> bool:
-    """Whether a name is the key of a run."""
+    """Return whether a name is the key of a run."""
     return _is_key(name) is not None
 
 
 def key_of(folder: str, name: str) -> str | None:
-    """The run that an entry of a folder was made for; none for a name that this package does not make."""
+    """Return the run to which an entry of a folder belongs; None for a foreign name."""
     match = _MADE[folder].fullmatch(name)
     return match["key"] if match else None
 
 
 def final_name(name: str) -> str:
-    """A file's name, also of one that is being written."""
+    """Return the final name of a file, which may still have a temporary one."""
     match = TEMPORARY.fullmatch(name)
     return name if match is None else match["name"]
 
 
 def unusable(path: Path, required: str) -> StoreError:
-    """The error of a path that cannot be used as a store."""
+    """Return the error for a path that cannot be used as a store."""
     return StoreError(f"store must be {required}, got {str(path)!r}")
 
 
 def open_folder(path: Path, create: bool) -> None:
-    """Make sure that a path is a store, which `create` may make; nothing is written otherwise."""
+    """Check that a path is a store, or create one; without `create`, nothing is written."""
     with one_line_errors(path):
         try:
             content = read(path / MARKER)
         except FileNotFoundError:
             if not create:
-                raise unusable(path, "a directory with a store in it") from None
+                raise unusable(path, "an existing store") from None
             _mark(path)
             content = read(path / MARKER)
         try:
@@ -72,7 +68,7 @@ def open_folder(path: Path, create: bool) -> None:
         except (ValueError, KeyError, TypeError):
             format_here = "unreadable"
         if format_here != FORMAT:
-            raise unusable(path, f"a store of format {FORMAT} (its format is {format_here!r})")
+            raise unusable(path, f"a store with format {FORMAT} (its format is {format_here!r})")
         for name in FOLDERS:
             if create:
                 with suppress(FileExistsError):
@@ -83,9 +79,9 @@ def open_folder(path: Path, create: bool) -> None:
 
 
 def _mark(path: Path) -> None:
-    """Mark a new or empty directory as a store, before anything else is put there."""
+    """Mark a new or empty directory as a store."""
     path.mkdir(parents=True, exist_ok=True)
     foreign = [name for name in sorted(os.listdir(path)) if final_name(name) != MARKER]
-    if foreign and not (path / MARKER).exists():  # else another process was first
+    if foreign and not (path / MARKER).exists():  # otherwise another process was faster
         raise unusable(path, f"an empty or new directory, or a store (it contains {listed(foreign[:3])})")
     write(path / MARKER, json.dumps({"format": FORMAT}).encode())

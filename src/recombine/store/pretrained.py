@@ -1,12 +1,11 @@
-"""Trained weights in the layout of the Hugging Face hub: a folder that loads back as an ordinary module.
+"""Trained weights in the layout of the Hugging Face hub.
 
     model.safetensors       the weights
-    config.json             the spec, the ends of the decoder, scores and versions
-    README.md               a model card, for readers and for the hub's search
+    config.json             spec, shapes of input and output, scores and versions
+    README.md               model card
 
-Nothing in a folder is run. The configuration is checked as a store's specs are, the decoder is one that is registered
-here, and weights must have its names, shapes and types before any of its size is allocated. No file that the spec names
-is opened, so that a folder of a stranger's reads nothing else; a spec is read when it is asked for.
+Loading a folder runs no code from it and opens no other file. The decoder must be a registered one, and names, shapes
+and types of the weights are checked before memory is allocated.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -36,11 +35,11 @@ CONFIG, WEIGHTS, CARD = "config.json", "model.safetensors", "README.md"
 MODEL_TYPE = "recombine"
 FORMAT = 1
 VERSIONS = ("recombine", "torch", "python", "precision", "device")
-"""What a configuration says about where a run was trained."""
+"""Fields of the provenance that a configuration keeps."""
 LARGEST = 2**26
-"""Most pixels of an image and neurons of a code, whatever a stranger's configuration asks for."""
+"""Maximum number of pixels of an image and of values of a code, whatever a configuration says."""
 REPOSITORY = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?", re.ASCII)
-"""Names of repositories; nothing that is a path."""
+"""Names of repositories, which are never paths."""
 METRIC_NAMES = {
     "id_mse": "mean squared error, trained combinations",
     "ood_mse": "mean squared error, held-out combinations",
@@ -84,12 +83,18 @@ Trained with {versions}.
 
 @dataclass(frozen=True)
 class ModelConfig:
-    """What a folder in the hub's layout says about its weights.
+    """Configuration of a checkpoint in the hub's layout, which `diagnose` and `explore` accept like a module.
 
     Parameters
     ----------
     fields
-        All of `config.json`.
+        Content of `config.json`.
+    source
+        Folder or repository of the checkpoint.
+    revision
+        Branch, tag or commit of a repository.
+    token
+        Access token of a private repository.
 
     Examples
     --------
@@ -105,32 +110,35 @@ class ModelConfig:
     """
 
     fields: Mapping[str, Any]
+    source: str | os.PathLike[str]
+    revision: str | None = None
+    token: str | None = field(default=None, repr=False)
 
     @classmethod
     def from_pretrained(
         cls, source: str | os.PathLike[str], *, revision: str | None = None, token: str | None = None
     ) -> ModelConfig:
-        """The configuration of a folder or of a repository of the hub, without its weights.
+        """Return the configuration of a folder or of a repository of the hub, without its weights.
 
         Parameters
         ----------
         source
-            A folder that `Run.save_pretrained` wrote, or a repository of the hub, as `name/model`.
+            Folder written by `Run.save_pretrained`, or repository of the hub, as `name/model`.
         revision
             Branch, tag or commit of a repository.
         token
-            For a private repository. Default: as whoever is logged in.
+            Token for a private repository. Default: that of the logged-in user.
 
         Returns
         -------
         ModelConfig
             The configuration.
         """
-        return cls.read(_folder(source, [CONFIG], revision, token))
+        return cls.read(_folder(source, [CONFIG], revision, token), source, revision, token)
 
     @classmethod
-    def read(cls, folder: Path) -> ModelConfig:
-        """The configuration in a folder, as far as it can be checked by itself."""
+    def read(cls, folder: Path, *origin: Any) -> ModelConfig:
+        """Return the configuration of a folder, checked for its format; its origin is the folder by default."""
         path = folder / CONFIG
         content = read_given(path, "source")
         try:
@@ -140,22 +148,22 @@ class ModelConfig:
         if not isinstance(fields, dict) or fields.get("model_type") != MODEL_TYPE:
             raise InvalidValue("source", str(path), f"a configuration whose model_type is {MODEL_TYPE!r}")
         if fields.get("format") != FORMAT:
-            raise InvalidValue(f"{CONFIG}: format", fields.get("format"), f"{FORMAT}, which this version reads")
+            raise InvalidValue(f"{CONFIG}: format", fields.get("format"), f"{FORMAT}, for this version of recombine")
         for name in ("spec", "interface", "scores"):
             if not isinstance(fields.get(name), dict):
                 raise InvalidValue(f"{CONFIG}: {name}", fields.get(name), "an object with named fields")
-        return cls(fields)
+        return cls(fields, *(origin or (folder,)))
 
     @cached_property
     def spec(self) -> RunSpec:
-        """The spec that was trained; of a task on images of one's own, those must be at hand."""
+        """The spec that was trained; for a task on user images, these must be available."""
         from recombine.specs import RunSpec
 
         return RunSpec(**RunSpec.from_stored(dict(self.fields["spec"])))
 
     @property
     def scores(self) -> dict[str, float]:
-        """Scores of the run by name, as `Run.scores`; NaN where a region is empty."""
+        """Scores of the run by name, as in `Run.scores`."""
         given = {name: self.fields["scores"].get(name) for name in SCORES}
         if any(isinstance(value, bool) or not isinstance(value, int | float | None) for value in given.values()):
             raise InvalidValue(f"{CONFIG}: scores", given, "numbers or null")
@@ -163,7 +171,7 @@ class ModelConfig:
 
     @property
     def interface(self) -> Interface:
-        """The two ends of the decoder."""
+        """Shapes of the decoder's input and output."""
         from recombine.decoders import Interface
 
         ends = {name: self.fields["interface"].get(name) for name in ("code_sizes", "image_shape")}
@@ -173,27 +181,32 @@ class ModelConfig:
                 raise InvalidValue(f"{CONFIG}: interface.{name}", sizes, "a list of positive integers of ordinary size")
         return Interface(**{name: tuple(sizes) for name, sizes in ends.items()})
 
-    def module(self, weights: Mapping[str, Any]) -> StagedDecoder:
-        """The decoder with these weights, which must be exactly its own."""
+    def module(self) -> StagedDecoder:
+        """Return the trained decoder; names, shapes and types of the weights must match."""
         import torch
 
         from recombine.decoders import DECODERS
 
+        path = _folder(self.source, [CONFIG, WEIGHTS], self.revision, self.token) / WEIGHTS
+        content = read_given(path, "source")
+        try:
+            weights = unpack(content)
+        except Exception as error:  # whatever a header of a stranger's makes the library raise
+            raise InvalidValue("source", str(path), f"safetensors ({reason_of(error)})") from None
         decoder, interface = DECODERS.parse(self.fields["spec"].get("decoder")), self.interface
         given = {name: (tuple(array.shape), str(array.dtype)) for name, array in weights.items()}
         with torch.random.fork_rng(devices=[]):
-            for device in ("meta", "cpu"):  # first without memory: a configuration may ask for any size
+            for device in ("meta", "cpu"):  # first without memory, since a configuration may ask for any size
                 try:
                     with torch.device(device):
                         module = decoder.build(interface)
                 except RecombineError:
                     raise
                 except Exception as error:
-                    if device == "meta":  # a decoder of a user's own that computes with its weights
+                    if device == "meta":  # a user's decoder may compute with its weights
                         continue
-                    raise InvalidValue(
-                        "decoder", decoder, f"a decoder that can be built ({reason_of(error)})"
-                    ) from None
+                    allowed = f"a decoder that can be built ({reason_of(error)})"
+                    raise InvalidValue("decoder", decoder, allowed) from None
                 _require_same(module.state_dict(), given)
         module.load_state_dict({name: torch.from_numpy(array) for name, array in weights.items()})
         return module.eval()
@@ -202,7 +215,7 @@ class ModelConfig:
 def from_pretrained(
     source: str | os.PathLike[str], *, revision: str | None = None, token: str | None = None
 ) -> StagedDecoder:
-    """The trained network of a folder, or of a repository of the Hugging Face hub.
+    """Return the trained network of a folder, or of a repository of the Hugging Face hub.
 
     Parameters
     ----------
@@ -212,13 +225,12 @@ def from_pretrained(
     revision
         Branch, tag or commit of a repository.
     token
-        For a private repository. Default: as whoever is logged in.
+        Token for a private repository. Default: that of the logged-in user.
 
     Returns
     -------
     StagedDecoder
-        An ordinary module, in evaluation mode, with the very bits that were trained. `ModelConfig.from_pretrained` says
-        how it was trained.
+        The trained module in evaluation mode. `ModelConfig.from_pretrained` returns how it was trained.
 
     Examples
     --------
@@ -235,19 +247,11 @@ def from_pretrained(
     >>> config.spec == spec
     True
     """
-    folder = _folder(source, [CONFIG, WEIGHTS], revision, token)
-    config = ModelConfig.read(folder)
-    path = folder / WEIGHTS
-    content = read_given(path, "source")
-    try:
-        weights = unpack(content)
-    except Exception as error:  # whatever a header of a stranger's makes the library raise
-        raise InvalidValue("source", str(path), f"safetensors ({reason_of(error)})") from None
-    return config.module(weights)
+    return ModelConfig.read(_folder(source, [CONFIG, WEIGHTS], revision, token)).module()
 
 
 def _folder(source: str | os.PathLike[str], names: list[str], revision: str | None, token: str | None) -> Path:
-    """The folder of a source: itself, or one with these files of a repository, downloaded unless they are cached."""
+    """Return a source folder, or a folder with these files of a repository, downloaded unless cached."""
     path, repo_id = Path(source), os.fspath(source)
     with one_line_errors(path, "source"):
         if path.is_dir():
@@ -258,7 +262,7 @@ def _folder(source: str | os.PathLike[str], names: list[str], revision: str | No
 
 @contextmanager
 def hub(field: str, repo_id: Any, token: str | None, required: str, done: str) -> Iterator[Any]:
-    """The hub's own interface, for one repository; what it, or the network below it, raises becomes one line."""
+    """Yield the hub's API; report whatever it raises as one line."""
     if not isinstance(repo_id, str) or not REPOSITORY.fullmatch(repo_id):
         raise InvalidValue(field, repo_id, f"{required}, as 'name/model'")
     try:
@@ -272,7 +276,7 @@ def hub(field: str, repo_id: Any, token: str | None, required: str, done: str) -
 
 
 def hub_files(run: Run) -> dict[str, bytes]:
-    """The files of a run in the hub's layout; the configuration comes last, so that what has one is whole."""
+    """Return the files of a run in the hub's layout, config.json last, so that it marks a complete folder."""
     result, interface = run.result, run.spec.interface
     config = {
         "model_type": MODEL_TYPE,
@@ -296,16 +300,16 @@ def hub_files(run: Run) -> dict[str, bytes]:
 
 
 def _own_modules(part: Frozen) -> set[str]:
-    """Modules that are not this package's and register a part of a spec: whoever loads it must import them."""
-    from recombine.records import Frozen  # with pydantic, which listing runs does not need
+    """Return user modules that define parts of a spec, and must be imported before loading it."""
+    from recombine.records import Frozen  # imports pydantic, which listing runs does not need
 
     module = type(part).__module__
-    own = set() if module.startswith(f"{MODEL_TYPE}.") else {module}
-    return own.union(*(_own_modules(value) for _, value in part if isinstance(value, Frozen)))
+    modules = set() if module.startswith(f"{MODEL_TYPE}.") else {module}
+    return modules.union(*(_own_modules(value) for _, value in part if isinstance(value, Frozen)))
 
 
 def model_card(config: Mapping[str, Any]) -> str:
-    """The model card of a configuration: metadata in YAML, each value as JSON, which is YAML too; then Markdown."""
+    """Return the model card: metadata in YAML (values as JSON, which is valid YAML), then Markdown."""
     spec, versions = config["spec"], config["versions"]
     architecture, task = config["architectures"][0], spec["task"]["kind"]
     scores = {name: value for name, value in config["scores"].items() if value is not None}
@@ -322,30 +326,28 @@ def model_card(config: Mapping[str, Any]) -> str:
     }
     return TEMPLATE.format(
         metadata="\n".join(f"{name}: {json.dumps(value)}" for name, value in metadata.items()),
-        imports="".join(f"{_import(name)}\n" for name in config["modules"]),
+        imports="".join(
+            "# register the classes that the training script registered\n"
+            if name == "__main__"
+            else f"import {name}  # registers parts of this run\n"
+            for name in config["modules"]
+        ),
         architecture=architecture,
         task=task,
         key=config["key"],
         status=config["status"],
         steps=config["steps"],
-        scores="\n".join(f"| {one['name']} (`{one['type']}`) | {one['value']:.5g} |" for one in metrics),
+        scores="\n".join(f"| {score['name']} (`{score['type']}`) | {score['value']:.5g} |" for score in metrics),
         spec=json.dumps(spec, indent=2),
         versions=", ".join(f"{name} {value}" for name, value in versions.items()) or "an unknown version",
     )
 
 
-def _import(module: str) -> str:
-    """The line that makes parts of a user's own known."""
-    if module == "__main__":
-        return "# register here the classes that the training script registered"
-    return f"import {module}  # registers parts of this run"
-
-
 def _require_same(state: Mapping[str, Any], given: Mapping[str, object]) -> None:
-    """Refuse weights whose shapes and types, in numpy's words, are not those of the decoder."""
-    own = {name: (tuple(tensor.shape), str(tensor.dtype).removeprefix("torch.")) for name, tensor in state.items()}
-    for name in own:
-        if own[name] != given.get(name):
-            raise InvalidValue(f"{WEIGHTS}: {name}", given.get(name), f"what {CONFIG} says: {own[name]}")
-    if more := sorted(set(given) - set(own)):
-        raise InvalidValue(WEIGHTS, more[0], f"the tensors of the decoder: {listed(list(own)[:6])}")
+    """Raise unless weights have the decoder's names, shapes and types."""
+    expected = {name: (tuple(tensor.shape), str(tensor.dtype).removeprefix("torch.")) for name, tensor in state.items()}
+    for name in expected:
+        if expected[name] != given.get(name):
+            raise InvalidValue(f"{WEIGHTS}: {name}", given.get(name), f"what {CONFIG} says: {expected[name]}")
+    if more := sorted(set(given) - set(expected)):
+        raise InvalidValue(WEIGHTS, more[0], f"the tensors of the decoder: {listed(list(expected)[:6])}")

@@ -1,8 +1,8 @@
-"""One finished run as it lies in a store.
+"""A finished run in a store.
 
-A run's folder holds exactly the files of `FILES` and a manifest with their digests (`recombine.manifest`). The folder's
-name is the run's key, made of its spec and the revision of the training code (`recombine.keys`). Whatever is read is
-compared with the manifest first.
+A run's folder holds the files of `FILES` and a manifest with their digests (`recombine.manifest`). Its name is the
+run's key, a digest of the spec and the revision of the training code (`recombine.keys`). Files are checked against the
+manifest whenever they are read.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ MANIFEST = "manifest.json"
 SPEC, RESULT, WEIGHTS, ARRAYS = "spec.json", "result.json", "weights.safetensors", "arrays.safetensors"
 FILES = (SPEC, RESULT, WEIGHTS, ARRAYS)
 SCORES = ("id_mse", "ood_mse", "id_over_blank", "ood_over_blank", "id_accuracy", "ood_accuracy")
-"""What every result has; null where a region is empty."""
+"""Scores of every result; null if a region is empty."""
 
 
 def pack(arrays: Mapping[str, Any], metadata: dict[str, str] | None = None) -> bytes:
-    """Numpy arrays as safetensors, never pickles, with strings by name in the header."""
+    """Return numpy arrays as safetensors, with metadata in the header."""
     import numpy
     from safetensors.numpy import save
 
@@ -40,7 +40,7 @@ def pack(arrays: Mapping[str, Any], metadata: dict[str, str] | None = None) -> b
 
 
 def unpack(content: bytes) -> dict[str, Any]:
-    """The arrays that `pack` packed."""
+    """Return the arrays of a safetensors file."""
     from safetensors.numpy import load
 
     return load(content)
@@ -48,11 +48,10 @@ def unpack(content: bytes) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Problem:
-    """Something odd about an entry of a store."""
+    """Something wrong with an entry of a store: damaged, not ours, or unreadable."""
 
     text: str
     kind: Literal["damage", "stray", "unreadable"] = "damage"
-    """Bytes that changed or are missing; an entry that is none of ours; one that the system does not let us read."""
 
     def __str__(self) -> str:
         return self.text
@@ -60,14 +59,14 @@ class Problem:
 
 @dataclass(frozen=True)
 class Run:
-    """A finished run: its spec, scores, weights and arrays, read when asked for.
+    """A finished run: spec, scores, weights and arrays, loaded on demand.
 
     Parameters
     ----------
     key
-        Its name: the digest of its spec.
+        Name of the run: the digest of its spec.
     path
-        Its folder in the store.
+        Folder of the run.
 
     Examples
     --------
@@ -86,7 +85,7 @@ class Run:
 
     @cached_property
     def result(self) -> dict[str, Any]:
-        """`status` (done or diverged), `scores`, `steps` and `provenance`; of sampled grids `standard_errors` too."""
+        """`status` (done or diverged), `scores`, `steps`, `provenance` and, for sampled grids, `standard_errors`."""
         result = parsed_json(self.content(RESULT))
         if not is_result(result):
             raise StoreError(f"{str(self.path / RESULT)!r} must be the result of a run")
@@ -94,35 +93,36 @@ class Run:
 
     @property
     def status(self) -> str:
-        """`done`, or `diverged` when the loss stopped being a finite number."""
+        """`done`, or `diverged` if the loss became infinite or NaN."""
         return str(self.result["status"])
 
     @property
     def scores(self) -> dict[str, float]:
-        """Mean squared errors, the same over blank, and accuracies, inside (`id`) and outside (`ood`) training.
+        """Mean squared error, the same relative to blank, and accuracy, on kept (`id`) and held-out (`ood`)
+        combinations.
 
-        NaN where a region is empty.
+        NaN if a region is empty.
         """
         scores = self.result["scores"].items()
         return {name: float("nan") if value is None else float(value) for name, value in scores}
 
     @property
     def standard_errors(self) -> dict[str, float]:
-        """How far each score may be off because the grid was too large to evaluate whole; 0 where it was not.
+        """Standard error of each score due to sampling a large grid; 0 if the whole grid was evaluated.
 
-        NaN where a region is empty, or too few of its points were drawn.
+        NaN if a region is empty or too few of its points were sampled.
         """
         errors = self.result.get("standard_errors") or dict.fromkeys(self.result["scores"], 0.0)
         return {name: float("nan") if value is None else float(value) for name, value in errors.items()}
 
     @property
     def spec_text(self) -> str:
-        """The spec and the revision of the code that trained it, as JSON."""
+        """The spec and the revision of the training code, as JSON."""
         return self.content(SPEC).decode()
 
     @property
     def spec_fields(self) -> dict[str, Any]:
-        """The same as plain data, with the names that fields have now."""
+        """The same as a dictionary, with current field names."""
         return with_present_names(parsed_json(self.spec_text))
 
     @cached_property
@@ -133,15 +133,15 @@ class Run:
         return RunSpec.from_json(self.spec_text)
 
     def weights(self) -> dict[str, Any]:
-        """The trained parameters, as numpy arrays by name."""
+        """Return the trained parameters as numpy arrays by name."""
         return unpack(self.content(WEIGHTS))
 
     def arrays(self) -> dict[str, Any]:
-        """Per grid point `error`, `hit`, `blank`, `held_out`; per epoch `history`; as numpy arrays."""
+        """Return `error`, `hit`, `blank` and `held_out` per grid point, and `history` per epoch, as numpy arrays."""
         return unpack(self.content(ARRAYS))
 
     def module(self) -> StagedDecoder:
-        """The trained network."""
+        """Return the trained network."""
         import torch
 
         module = self.spec.module()
@@ -151,13 +151,12 @@ class Run:
     # -- the layout of the Hugging Face hub ----------------------------------------------------------------------
 
     def save_pretrained(self, folder: str | os.PathLike[str]) -> Path:
-        """Write weights, configuration and model card as the Hugging Face hub has them.
+        """Write weights, configuration and model card in the layout of the Hugging Face hub.
 
         Parameters
         ----------
         folder
-            Where to; it is made where there is none, and its `model.safetensors`, `config.json` and `README.md` are
-            written again.
+            Folder to write to; existing `model.safetensors`, `config.json` and `README.md` are replaced.
 
         Returns
         -------
@@ -177,20 +176,20 @@ class Run:
         self, repo_id: str, *, private: bool | None = None, token: str | None = None, revision: str | None = None,
         commit_message: str | None = None,
     ) -> str:  # fmt: skip
-        """Upload the same files to the Hugging Face hub, as one commit; needs `pip install huggingface_hub`.
+        """Upload the same files to the Hugging Face hub as one commit; needs `pip install huggingface_hub`.
 
         Parameters
         ----------
         repo_id
-            The repository, as `name/model`; it is made where there is none.
+            Repository, as `name/model`; created if necessary.
         private
-            Whether a new repository is private. Default: as the account's settings say.
+            Whether a new repository is private. Default: the account's setting.
         token
-            Default: as whoever is logged in.
+            Access token. Default: that of the logged-in user.
         revision
-            The branch. Default: the main one.
+            Branch. Default: main.
         commit_message
-            Default: one that names the run.
+            Default: a message that names the run.
 
         Returns
         -------
@@ -210,10 +209,10 @@ class Run:
                 api.upload_folder(repo_id=repo_id, folder_path=folder, revision=revision, commit_message=message)
         return str(address)
 
-    # -- whole or damaged --------------------------------------------------------------------------------------
+    # -- integrity ---------------------------------------------------------------------------------------------
 
     def content(self, name: str) -> bytes:
-        """A file as it was written, or `StoreError`."""
+        """Return the content of a file; `StoreError` if it is damaged."""
         path = self.path / name
         try:
             with one_line_errors(path):
@@ -221,11 +220,11 @@ class Run:
         except Differs:
             content = None
         if content is None or (name == SPEC and spec_key(content) != self.key):
-            raise StoreError(f"{str(path)!r} must be a file of this run, as it was written")
+            raise StoreError(f"{str(path)!r} must be an undamaged file of this run")
         return content
 
     def digests(self) -> dict[str, str]:
-        """Digests of the run's files by name; `Differs` where the manifest is not as it was written."""
+        """Return digests of the run's files by name; `Differs` if the manifest is damaged."""
         if not self._is_folder():
             raise Differs("not a folder")
         with one_line_errors(self.path / MANIFEST):
@@ -242,15 +241,12 @@ class Run:
         raise Differs(f"{MANIFEST}: not as it was written")
 
     def _is_folder(self) -> bool:
-        """Whether the path is a folder itself, not a link to one."""
+        """Return whether the path is a folder, not a link to one."""
         with one_line_errors(self.path):
             return stat.S_ISDIR(os.lstat(self.path).st_mode)
 
     def damage(self) -> list[Problem]:
-        """What is wrong with the run's own files: empty when every byte is as it was written.
-
-        A file that is there and cannot be read (rights, a failing disk) is not damage: that is raised.
-        """
+        """Return what is damaged; raise if a file cannot be read (permissions, a failing disk)."""
         try:
             digests = self.digests()
         except Differs as error:
@@ -267,7 +263,7 @@ class Run:
         return problems
 
     def problems(self) -> list[Problem]:
-        """Damage, and entries of the folder that are none of the run's files."""
+        """Return damage, and foreign entries of the folder."""
         damage = self.damage()
         with one_line_errors(self.path):
             names = sorted(os.listdir(self.path)) if self._is_folder() else []
@@ -275,12 +271,12 @@ class Run:
 
 
 def stray(name: str) -> Problem:
-    """The problem of an entry that this package did not make."""
+    """Return the problem of a foreign entry."""
     return Problem(f"{name}: does not belong here", "stray")
 
 
 def is_result(result: Any) -> bool:
-    """Whether a JSON value has what every run's result has."""
+    """Return whether a JSON value is the result of a run."""
     if not isinstance(result, dict) or not isinstance(result.get("status"), str):
         return False
     scores, provenance = result.get("scores"), result.get("provenance")
@@ -291,7 +287,7 @@ def is_result(result: Any) -> bool:
 
 
 def spec_key(content: bytes) -> str:
-    """The key of a run with this spec; empty where it is none."""
+    """Return the key of a stored spec; empty if it is invalid."""
     try:
         fields = parsed_json(content)
     except ValueError:
@@ -300,7 +296,7 @@ def spec_key(content: bytes) -> str:
 
 
 def flattened(spec: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested fields as dotted names."""
+    """Return nested fields by dotted name."""
     fields: dict[str, Any] = {}
     for name, value in spec.items():
         if isinstance(value, Mapping):

@@ -1,16 +1,15 @@
-"""A directory of runs that loses nothing.
+"""A directory of runs.
 
-    recombine.json          says that this is a store, and its format
-    index.tsv               a cache of what is below, for listing
-    runs/KEY/               a finished run: spec, result, weights, arrays, and a manifest with their digests
-    checkpoints/KEY         the newest state of an unfinished run
-    locks/KEY               locked while a process trains that run
-    damaged/                finished runs whose bytes changed, put aside
+    recombine.json          marks a store, with its format
+    index.tsv               cache for listing
+    runs/KEY/               finished run: spec, result, weights, arrays, and a manifest with their digests
+    checkpoints/KEY         latest state of an unfinished run
+    locks/KEY               locked while a process trains the run
+    damaged/                finished runs with damaged files, moved here
     tmp/                    runs being written
 
-A run's folder appears by one rename, complete. A run is served only if every byte is what its manifest says, and its
-spec and revision are those that its key is made of. Nothing is read, written or deleted through a link inside a store,
-and nothing is deleted whose name this package does not make.
+A run's folder appears complete, by one rename. A run is loaded only if every file matches its manifest, and its spec
+and revision match its key. Links inside a store are never followed, and foreign files are never deleted.
 """
 
 from __future__ import annotations
@@ -39,25 +38,23 @@ if TYPE_CHECKING:
 DEFAULT_STORE = "runs"
 VARIABLE = "RECOMBINE_STORE"
 SPARE = 16_000_000
-"""Bytes that are to stay free on the store's disk."""
+"""Bytes to leave free on the store's disk."""
 
 
 def store_path(path: str | os.PathLike[str] | None = None) -> Path:
-    """The path given, or `RECOMBINE_STORE`, or `./runs`."""
+    """Return the given path, `RECOMBINE_STORE`, or `./runs`."""
     return Path(path or os.environ.get(VARIABLE) or DEFAULT_STORE)
 
 
 class Store:
-    """A store, made where there is none unless `create` is false; then nothing is written by opening it.
-
-    A store is a collection of its finished runs: `len(store)`, `for run in store`, `store["3f2a"]`.
+    """A collection of finished runs on disk: `len(store)`, `for run in store`, `store["3f2a"]`.
 
     Parameters
     ----------
     path
-        Its folder. Default: `RECOMBINE_STORE`, or `./runs`.
+        Folder of the store. Default: `RECOMBINE_STORE`, or `./runs`.
     create
-        Whether to make one where there is none.
+        Whether to create a store if there is none; if false, opening a store writes nothing.
 
     Examples
     --------
@@ -74,11 +71,11 @@ class Store:
 
     def __init__(self, path: str | os.PathLike[str] | None = None, *, create: bool = True) -> None:
         self.path = store_path(path)
-        self.checkpoints = Checkpoints(self.path / "checkpoints", self.path / "damaged")
+        self.checkpoints = Checkpoints(self.path / "checkpoints")
         open_folder(self.path, create)
 
     def require_room(self, size: int) -> None:
-        """Refuse now, in one line, what would fill the disk later."""
+        """Raise now if `size` bytes would fill the disk later."""
         with one_line_errors(self.path):
             free = shutil.disk_usage(self.path).free
         if free < size + SPARE:
@@ -88,14 +85,14 @@ class Store:
     # -- finished runs -----------------------------------------------------------------------------------------
 
     def run(self, key: str) -> Run:
-        """The run with this key, finished or not."""
+        """Return the run with this key, finished or not."""
         return Run(key, self.path / "runs" / key)
 
     def find(self, key: str, *, locked: bool = False) -> Run | None:
-        """The finished run, checked byte by byte; a damaged one is put aside and counts as absent.
+        """Return a finished run, checked byte by byte, or None; a damaged run is moved aside.
 
-        `locked` says that the caller holds the run's lock. Without it a damaged run is moved only if nobody is
-        working on it, and only if it is still damaged then: another process may have trained it meanwhile.
+        If the caller does not hold the run's lock (`locked`), a damaged run is moved only if no process is working on
+        it and it is still damaged then, since another process may have retrained it.
         """
         run = self.run(key)
         try:
@@ -110,10 +107,10 @@ class Store:
         except StoreError:
             if os.path.lexists(run.path):
                 raise
-            return None  # another process has put it aside meanwhile
+            return None  # moved aside by another process
 
     def _put_aside(self, run: Run) -> Run | None:
-        """Under the run's lock: the run if it is whole after all; otherwise it is moved away."""
+        """Move a damaged run aside, holding its lock; return it if it is undamaged after all."""
         if not run.damage():
             return run
         with one_line_errors(run.path):
@@ -121,14 +118,10 @@ class Store:
         return None
 
     def save(
-        self,
-        key: str,
-        spec_text: str,
-        result: Mapping[str, Any],
-        weights: Mapping[str, Any],
+        self, key: str, spec_text: str, result: Mapping[str, Any], weights: Mapping[str, Any],
         arrays: Mapping[str, Any],
-    ) -> Run:
-        """Add a finished run, all at once, and forget its checkpoint."""
+    ) -> Run:  # fmt: skip
+        """Add a finished run and delete its checkpoint."""
         if spec_key(spec_text.encode()) != key:
             raise InvalidValue("key", key, f"{spec_key(spec_text.encode())}, the key of this spec")
         contents = {
@@ -138,18 +131,18 @@ class Store:
             ARRAYS: pack(arrays),
         }
         run = self._placed(key, contents)
-        with suppress(StoreError):  # the run is safe; a checkpoint that stays is removed by the next sweep
+        with suppress(StoreError):  # the run is saved; the next sweep removes a leftover checkpoint
             self.checkpoints.forget(key)
         return run
 
     def adopt(self, run: Run) -> None:
-        """Copy a finished run of another store, unless it is here already."""
+        """Copy a finished run from another store, unless it is here already."""
         with self.lock(run.key):
             if self.find(run.key, locked=True) is None:
                 self._placed(run.key, {name: run.content(name) for name in FILES})
 
     def _placed(self, key: str, contents: Mapping[str, bytes]) -> Run:
-        """A run's folder, complete by one rename."""
+        """Write a run's folder and rename it into place."""
         folder, run = self.path / "tmp" / f"{key}.{os.getpid()}", self.run(key)
         with one_line_errors(self.path):
             shutil.rmtree(folder, ignore_errors=True)
@@ -167,11 +160,11 @@ class Store:
         return run
 
     def remove(self, key: str) -> bool:
-        """Delete a finished run; False if a process is working on it."""
+        """Delete a finished run; return False if a process is working on it."""
         run, away = self.run(key), self.path / "tmp" / f"{key}.gone.{time.time_ns()}"
         with self._locked(key) as free:
             if free:
-                with one_line_errors(run.path):  # so that no half of it is ever seen under its own name
+                with one_line_errors(run.path):  # first, so that a half-deleted run never has its own name
                     os.replace(run.path, away)
                 delete(away)
                 self.checkpoints.forget(key)
@@ -180,14 +173,14 @@ class Store:
     # -- listing -----------------------------------------------------------------------------------------------
 
     def keys(self) -> list[str]:
-        """Keys of the finished runs."""
+        """Return the keys of finished runs."""
         return [name for name in entries(self.path / "runs") if is_key(name)]
 
     def __len__(self) -> int:
         return len(self.keys())
 
     def __iter__(self) -> Iterator[Run]:
-        """All finished runs, oldest first; those that cannot be read come last."""
+        """Iterate over finished runs, oldest first, unreadable ones last."""
         table = self.table()
         return (self.run(key) for key in [*table.index, *table.attrs["unreadable"]])
 
@@ -195,27 +188,27 @@ class Store:
         return isinstance(key, str) and is_key(key) and os.path.lexists(self.run(key).path)
 
     def __getitem__(self, prefix: str) -> Run:
-        """The finished run whose key begins so."""
+        """Return the finished run whose key starts with a prefix."""
         matching = [key for key in self.keys() if key.startswith(prefix)] if prefix else []
         if len(matching) != 1:
-            several = f"; it is the start of {listed(matching[:4])}" if matching else ""
+            several = f" (it matches {listed(matching[:4])})" if matching else ""
             raise InvalidValue("run", prefix, f"the key of one finished run, or its first digits{several}")
         return self.run(matching[0])
 
     def table(self, where: str | None = None) -> pandas.DataFrame:
-        """The finished runs that can be read, one row each, oldest first, with keys as index.
+        """Return the readable finished runs, one row each, oldest first, indexed by key.
 
         Parameters
         ----------
         where
-            An expression over columns that selects runs, as `encoding == 'bump' and depth >= 4 and ood_accuracy > 0.9`.
-            Default: all runs.
+            Expression that selects runs, such as `encoding == 'bump' and depth >= 4 and ood_accuracy > 0.9`. Default:
+            all runs.
 
         Returns
         -------
         pandas.DataFrame
-            `status`, every field of the spec by its dotted name (`task.encoding.kind`, `decoder.depth`, `recipe.lr`),
-            scores, and `finished`. `attrs["unreadable"]` are the keys of runs that cannot be read.
+            `status`, every field of the spec by dotted name (`task.encoding.kind`, `decoder.depth`, `recipe.lr`),
+            scores, and `finished`. `attrs["unreadable"]` lists the keys of unreadable runs.
         """
         from recombine.store.table import selected, table_of
 
@@ -227,12 +220,12 @@ class Store:
     # -- unfinished runs ---------------------------------------------------------------------------------------
 
     def lock(self, key: str) -> Lock:
-        """The lock to hold while training a run."""
+        """Return the lock to hold while training a run."""
         return Lock(self.path / "locks" / key)
 
     @contextmanager
     def _locked(self, key: str) -> Iterator[bool]:
-        """Hold a run's lock if nobody else does, and say so."""
+        """Try to hold a run's lock in this context; yield whether it was free."""
         lock = self.lock(key)
         try:
             yield lock.acquire(wait=False)
@@ -240,16 +233,16 @@ class Store:
             lock.release()
 
     def is_busy(self, key: str) -> bool:
-        """Whether a process holds a run's lock."""
+        """Return whether a process holds a run's lock."""
         with self._locked(key) as free:
             return not free
 
     def unfinished(self) -> list[str]:
-        """Keys with a checkpoint and no finished run."""
+        """Return the keys of runs with a checkpoint that are not finished."""
         return [key for key in self.checkpoints if not os.path.lexists(self.run(key).path)]
 
     def discard_checkpoint(self, key: str) -> bool:
-        """Delete what an unfinished run left; False if a process is training it."""
+        """Delete the checkpoint of a run; return False if a process is training it."""
         with self._locked(key) as free:
             if free:
                 self.checkpoints.forget(key)
@@ -258,7 +251,7 @@ class Store:
     # -- maintenance -------------------------------------------------------------------------------------------
 
     def verify(self) -> Iterator[tuple[str, list[Problem]]]:
-        """Each finished run and each checkpoint with what is wrong with it, and every entry that is none of ours."""
+        """Yield each finished run and checkpoint with its problems, and every foreign entry."""
         for folder in FOLDERS:
             try:
                 names = entries(self.path / folder)
@@ -268,40 +261,42 @@ class Store:
             for name in names:
                 key = key_of(folder, name)
                 if key is not None and (name != key or folder == "locks"):
-                    continue  # being written or used now, or left by a killed process: the next sweep removes it
+                    continue  # in use, or left by a killed process and removed by the next sweep
                 try:
-                    problems = [stray(name)] if key is None else self._problems(folder, key)
+                    if key is None:
+                        problems = [stray(name)]
+                    else:
+                        problems = self.run(key).problems() if folder == "runs" else self.checkpoints.problems(key)
                 except StoreError as error:
                     problems = [Problem(str(error), "unreadable")]
-                if os.path.lexists(self.path / folder / name):  # else it was removed meanwhile
+                if os.path.lexists(self.path / folder / name):  # not removed in the meantime
                     yield name, problems
         for name in entries(self.path):
             if final_name(name) not in (*FOLDERS, *INDEX_FILES, MARKER):
                 yield name, [stray(name)]
 
-    def _problems(self, folder: str, key: str) -> list[Problem]:
-        return self.run(key).problems() if folder == "runs" else self.checkpoints.problems(key)
-
     def leftovers(self, *folders: str) -> list[tuple[str, Path]]:
-        """What no run needs in some folders, each with its run's key: half-written runs and checkpoints, checkpoints of
-        finished runs, and damaged runs. Somebody may be at work on it."""
+        """Return half-written runs and checkpoints, checkpoints of finished runs, and damaged runs, with their keys.
+
+        A process may still be working on them.
+        """
         paths = [self.path / folder / name for folder in folders for name in entries(self.path / folder)]
-        found = [(key, path) for path in paths if (key := key_of(path.parent.name, path.name)) is not None]
-        return [(key, path) for key, path in found if not self._is_needed(path)]
+        ours = [(key, path) for path in paths if (key := key_of(path.parent.name, path.name)) is not None]
+        return [(key, path) for key, path in ours if not self._is_needed(path)]
 
     def _is_needed(self, path: Path) -> bool:
-        """Whether something is the checkpoint of a run that is not finished."""
+        """Return whether this is the checkpoint of an unfinished run."""
         return path.parent.name == "checkpoints" and is_key(path.name) and path.name not in self
 
     def delete_leftover(self, key: str, path: Path) -> bool:
-        """Delete a leftover under its run's lock; False if somebody holds that."""
+        """Delete a leftover; return False if a process is working on its run."""
         with self._locked(key) as free:
-            if free and not self._is_needed(path):  # its run may have been removed meanwhile
+            if free and not self._is_needed(path):  # its run may have been removed in the meantime
                 delete(path)
         return free
 
     def clean(self) -> None:
-        """Remove what killed processes left, as far as that can be done: this never stops a sweep."""
+        """Remove what killed processes left; errors are ignored, so that they never stop a sweep."""
         remove_abandoned(self.path, lambda name: name in (MARKER, INDEX))
         with suppress(StoreError):
             for key, path in self.leftovers("tmp", "checkpoints"):

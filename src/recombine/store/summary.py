@@ -1,4 +1,4 @@
-"""Runs that differ only in their seed, summed up: mean and spread of each score."""
+"""Mean and standard deviation of scores over seeds."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from recombine.store.run import SCORES, Run, flattened
 
 @dataclass(frozen=True)
 class Spread:
-    """Mean and standard deviation over seeds; the deviation is NaN for a single one."""
+    """Mean and standard deviation over seeds; the deviation is NaN for a single seed."""
 
     mean: float
     deviation: float
@@ -27,11 +27,11 @@ class Summary:
     Parameters
     ----------
     settings
-        The fields, as `task.encoding.kind`, in which the summaries of one call differ.
+        Fields, such as `task.encoding.kind`, in which the summaries of one call differ.
     seeds
-        Runs that count: those that did not diverge.
+        Number of runs that did not diverge.
     diverged
-        Runs that did.
+        Number of runs that diverged.
     scores
         Mean and standard deviation over seeds, by score.
 
@@ -49,23 +49,23 @@ class Summary:
 
     @property
     def label(self) -> str:
-        """The settings in short."""
+        """Settings as short text."""
         return ", ".join(f"{name.split('.')[-1] if name[-5:] != '.kind' else name.split('.')[-2]}={value}"
                          for name, value in self.settings.items()) or "all"  # fmt: skip
 
 
 def summarize(runs: Iterable[Run]) -> list[Summary]:
-    """One summary for each group of runs that differ only in their seed, in order of first appearance.
+    """Return a summary for each group of runs that differ only in their seed, in order of first appearance.
 
     Parameters
     ----------
     runs
-        Finished runs, as `train` returns them; a run that comes twice counts once.
+        Finished runs, as returned by `train`; duplicates count once.
 
     Returns
     -------
     list of Summary
-        With mean and standard deviation over seeds of every score.
+        Mean and standard deviation over seeds of every score.
 
     Examples
     --------
@@ -96,17 +96,17 @@ def summarize(runs: Iterable[Run]) -> list[Summary]:
 
 
 def _differing(specs: list[dict[str, Any]]) -> list[str]:
-    """Names of the fields in which specs differ."""
+    """Return the names of fields in which specs differ."""
     names = list(dict.fromkeys(name for spec in specs for name in spec))
     values = {name: {json.dumps(spec[name]) for spec in specs if name in spec} for name in names}
     different = [name for name in names if len(values[name]) > 1 or not all(name in spec for spec in specs)]
     kinds = tuple(name.removesuffix("kind") for name in different if name.endswith(".kind"))
-    # Fields of a part that was exchanged altogether only repeat what its kind says.
+    # If the kind of a part differs, its other fields add nothing.
     return [name for name in different if name.endswith(".kind") or not name.startswith(kinds) or len(values[name]) > 1]
 
 
 def spread(values: list[float]) -> Spread:
-    """Mean and sample standard deviation of the finite values."""
+    """Return the mean and sample standard deviation of the finite values."""
     finite = [value for value in values if math.isfinite(value)]
     mean = statistics.fmean(finite) if finite else math.nan
     return Spread(mean, statistics.stdev(finite) if len(finite) > 1 else math.nan)

@@ -1,8 +1,7 @@
-"""Finished runs as one table: a pandas DataFrame.
+"""Finished runs as a pandas DataFrame, and selecting among them by an expression.
 
-A row per run, oldest first: its status, every field of its spec by its dotted name, scores, and when it finished. A
-field that is a list is its JSON text, so that columns can be compared and counted. A field that a run does not have, or
-that is not set, is missing (NaN).
+A row per run, oldest first: status, every field of the spec by dotted name, scores, and time of finishing. Lists are
+JSON text, so that columns can be compared and counted. A field that a run does not have is missing (NaN).
 """
 
 from __future__ import annotations
@@ -24,25 +23,29 @@ if TYPE_CHECKING:
 
 PARQUET = ".parquet"
 PREFIXES = ("", "task.", "recipe.", "decoder.", "task.training.")
-"""Where a column is looked for by a short name, as `encoding`, `lr`, `depth`, `samples`."""
+"""Prefixes that may be left out of a column's name, as in `encoding`, `lr`, `depth`, `samples`."""
 EXAMPLE = "an expression such as \"encoding == 'bump' and depth >= 4\""
 ALLOWED = (
     ast.BoolOp, ast.And, ast.Or, ast.UnaryOp, ast.Not, ast.USub, ast.Compare, ast.Eq, ast.NotEq, ast.Lt, ast.LtE,
     ast.Gt, ast.GtE, ast.In, ast.NotIn, ast.Is, ast.IsNot, ast.Constant, ast.List, ast.Tuple, ast.Name, ast.Attribute,
     ast.Load,
 )  # fmt: skip
-"""What an expression is made of: no calls, no subscripts, nothing that could run code."""
+"""Parts of an expression: no calls or subscripts, nothing that could run code."""
 
 
 def table_of(rows: Sequence[Row]) -> pandas.DataFrame:
-    """Rows of the index, in order of their keys, as a table with keys as index."""
+    """Return rows of the index as a table, indexed by key."""
     import pandas
 
-    own = json.loads(f"[{','.join(row.own for row in rows)}]")  # one list, as a list per run would take much longer
-    values = {name: own[place :: len(COLUMNS)] for place, name in enumerate(COLUMNS)}
+    flat = json.loads(f"[{','.join(row.values for row in rows)}]")  # one list, since a list per run takes much longer
+    values = {name: flat[place :: len(COLUMNS)] for place, name in enumerate(COLUMNS)}
     # Runs that differ only in their seed share their settings, which are parsed once and then repeated.
     numbers = {text: number for number, text in enumerate(dict.fromkeys(row.settings for row in rows))}
-    settings = pandas.DataFrame([_cells(json.loads(text)) for text in numbers])
+    fields = [
+        {name: json.dumps(value) if isinstance(value, list) else value for name, value in json.loads(text).items()}
+        for text in numbers
+    ]
+    settings = pandas.DataFrame(fields)
     repeated = settings.take([numbers[row.settings] for row in rows])
     finished = np.array(values["finished"], dtype=float)
     columns: dict[str, Any] = {"status": values["status"]}
@@ -54,22 +57,16 @@ def table_of(rows: Sequence[Row]) -> pandas.DataFrame:
     return pandas.DataFrame(columns, index=keys).take(np.argsort(finished, kind="stable"))
 
 
-def _cells(fields: dict[str, Any]) -> dict[str, Any]:
-    """Fields of a spec as cells of a table."""
-    return {name: json.dumps(value) if isinstance(value, list) else value for name, value in fields.items()}
-
-
 def short_name(column: str) -> str:
-    """A column's name without what goes without saying: `encoding` for `task.encoding.kind`."""
+    """Return a column's name without prefix, such as `encoding` for `task.encoding.kind`."""
     name = column.removesuffix(".kind")
     return name.removeprefix("task.").removeprefix("recipe.").removeprefix("decoder.")
 
 
 def selected(table: pandas.DataFrame, where: str) -> pandas.DataFrame:
-    """The rows that meet an expression over columns, evaluated by `DataFrame.query`.
+    """Return the rows for which an expression is true, evaluated by `DataFrame.query`.
 
-    Only names of columns, constants, comparisons and `and`, `or`, `not`, `in` are passed on to it, so that an
-    expression is never more than that.
+    Only column names, constants, comparisons and `and`, `or`, `not`, `in` are allowed, since `query` could run code.
     """
     try:
         tree = ast.parse(where.strip(), mode="eval")
@@ -82,38 +79,38 @@ def selected(table: pandas.DataFrame, where: str) -> pandas.DataFrame:
     columns = _Columns(list(table.columns), where)
     text = ast.unparse(columns.visit(tree))
     try:
-        met = table[list(columns.names)].set_axis(list(columns.names.values()), axis=1).query(text, engine="python")
-        return table.loc[met.index]
+        renamed = table[list(columns.names)].set_axis(list(columns.names.values()), axis=1)
+        return table.loc[renamed.query(text, engine="python").index]
     except (TypeError, ValueError, KeyError, AttributeError, NotImplementedError, RecursionError) as error:
         raise InvalidValue("where", where, f"{EXAMPLE} ({reason_of(error)})") from None
 
 
 class _Columns(ast.NodeTransformer):
-    """Replaces names of columns, which may have dots, by plain ones; and comparisons with None, which pandas lacks."""
+    """Replaces column names, which may have dots, by plain ones, and comparisons with None, which pandas lacks."""
 
     def __init__(self, known: list[str], where: str) -> None:
         self.known, self.where = known, where
         self.names: dict[str, str] = {}
 
     def visit_Name(self, node: ast.Name | ast.Attribute) -> ast.expr:
-        """A column, by its whole name or a short one (`task.encoding.kind`, `encoding`)."""
+        """Replace a column, given by its full or short name (`task.encoding.kind`, `encoding`)."""
         name = ast.unparse(node)
-        found = [f"{prefix}{name}{kind}" for prefix in PREFIXES for kind in ("", ".kind")]
-        column = next((one for one in found if one in self.known), None)
+        candidates = [f"{prefix}{name}{kind}" for prefix in PREFIXES for kind in ("", ".kind")]
+        column = next((candidate for candidate in candidates if candidate in self.known), None)
         if column is None:
-            names = [short_name(one) for one in self.known]
+            names = [short_name(known) for known in self.known]
             instead = nearest(name, names) or listed(names)
-            raise InvalidValue("where", self.where, f"an expression over columns (there is no {name!r}, but {instead})")
+            raise InvalidValue("where", self.where, f"an expression over columns (no {name!r}; there is {instead})")
         return ast.Name(self.names.setdefault(column, f"column{len(self.names)}"))
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
-        """The same with dots; an attribute of a constant is none."""
+        """Replace a column whose name has dots."""
         return self.visit_Name(node)
 
     def visit_Compare(self, node: ast.Compare) -> ast.expr:
-        """`x == None` and `x is None` as `x.isnull()`."""
+        """Replace `x == None` and `x is None` by `x.isnull()`."""
         self.generic_visit(node)
-        if not any(isinstance(own, ast.Constant) and own.value is None for own in node.comparators):
+        if not any(isinstance(part, ast.Constant) and part.value is None for part in node.comparators):
             return node
         if len(node.ops) > 1 or not isinstance(node.left, ast.Name):
             raise InvalidValue("where", self.where, f"{EXAMPLE}; compare a column with None by itself")
@@ -122,7 +119,7 @@ class _Columns(ast.NodeTransformer):
 
 
 def parquet(table: pandas.DataFrame, *, index: bool = True) -> bytes:
-    """A table as Parquet, whose columns have one type: a column of numbers and strings becomes strings."""
+    """Return a table as Parquet; a column of numbers and strings becomes strings, since it must have one type."""
     mixed = {name: table[name].map(str, na_action="ignore") for name in table if table[name].dtype == object}
     content = io.BytesIO()
     try:

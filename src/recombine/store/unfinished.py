@@ -1,11 +1,11 @@
-"""What an unfinished run has in a store: a lock while it is trained, and a checkpoint with its newest state.
+"""Locks and checkpoints of unfinished runs.
 
-A lock is the kernel's, on a file: it is gone the moment its holder is, however it died, and it never has to be
-judged stale. The file is removed by whoever releases the lock. A process that waited on a file which is gone by then
-holds a lock that nobody sees, so it looks again and starts over.
+A lock is the kernel's lock on a file, which ends with its holder, however that dies; there are no stale locks. Whoever
+releases a lock removes the file. A process that waited for a file which has been removed holds a lock that nobody sees,
+so it starts over.
 
 `checkpoints/KEY` is one file, replaced by one rename: a line with a digest of key and content, then the arrays as
-safetensors. So a checkpoint whose bytes changed, or that was renamed to another run's, is found and passed over.
+safetensors. A checkpoint that is damaged, or renamed from another run, is ignored.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -25,14 +24,14 @@ from recombine.store.run import Problem, pack, unpack
 
 
 class Lock:
-    """An exclusive lock on a named file, held until released."""
+    """Exclusive lock on a file."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._descriptor: int | None = None
 
     def acquire(self, wait: bool = True) -> bool:
-        """Take the lock; without `wait`, say at once whether it was free."""
+        """Take the lock; without `wait`, return False if it is not free."""
         with one_line_errors(self.path):
             while True:
                 descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
@@ -44,22 +43,17 @@ class Lock:
                 except BaseException:
                     os.close(descriptor)
                     raise
-                if self._is_seen(descriptor):
-                    self._descriptor = descriptor
-                    return True
+                with suppress(FileNotFoundError):
+                    if os.path.samestat(os.fstat(descriptor), os.lstat(self.path)):  # the path is still this file
+                        self._descriptor = descriptor
+                        return True
                 os.close(descriptor)
 
-    def _is_seen(self, descriptor: int) -> bool:
-        """Whether the path still names the file that is locked."""
-        with suppress(FileNotFoundError):
-            return os.path.samestat(os.fstat(descriptor), os.lstat(self.path))
-        return False
-
     def release(self) -> None:
-        """Let others have it."""
+        """Release the lock, if held."""
         if self._descriptor is not None:
             descriptor, self._descriptor = self._descriptor, None
-            with suppress(OSError):  # a file that stays does no harm
+            with suppress(OSError):  # a leftover file does no harm
                 self.path.unlink()
             with suppress(OSError):  # it is closed all the same
                 os.close(descriptor)
@@ -73,19 +67,18 @@ class Lock:
 
 
 class Checkpoints:
-    """The checkpoints of a store; `aside` is where a folder goes that lies in the place of one."""
+    """Checkpoints of a store."""
 
-    def __init__(self, folder: Path, aside: Path) -> None:
-        self.folder, self.aside = folder, aside
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
 
     def write(self, key: str, arrays: Mapping[str, Any]) -> None:
-        """Keep the newest state of an unfinished run in the place of the one before."""
+        """Replace the checkpoint of a run."""
         content = pack(arrays)
-        self._clear(key)
         write(self.folder / key, _seal(key, content) + content)
 
     def read(self, key: str) -> dict[str, Any] | None:
-        """The arrays of a run's checkpoint; none where there is none, or one that is not as it was written."""
+        """Return the arrays of a run's checkpoint, or None if it is absent or damaged."""
         with one_line_errors(self.folder / key):
             content = self._content(key)
         return None if content is None else unpack(content)
@@ -99,24 +92,16 @@ class Checkpoints:
         return sealed[SEAL_LENGTH:] if sealed[:SEAL_LENGTH] == line else None
 
     def forget(self, key: str) -> None:
-        """Remove what an unfinished run left."""
-        self._clear(key)
+        """Delete the checkpoint of a run."""
         with one_line_errors(self.folder / key):
             (self.folder / key).unlink(missing_ok=True)
 
-    def _clear(self, key: str) -> None:
-        """Put a folder aside, which no file can replace."""
-        path = self.folder / key
-        with one_line_errors(path):
-            if path.is_dir() and not path.is_symlink():
-                os.replace(path, self.aside / f"{key}.{time.time_ns()}")
-
     def __iter__(self) -> Iterator[str]:
-        """Keys of the runs that have one."""
+        """Iterate over the keys of runs with a checkpoint."""
         return iter([name for name in entries(self.folder) if is_key(name)])
 
     def problems(self, name: str) -> list[Problem]:
-        """What is wrong with a checkpoint."""
+        """Return what is wrong with a checkpoint."""
         with one_line_errors(self.folder / name):
             return [] if self._content(name) is not None else [Problem("checkpoint: content changed")]
 

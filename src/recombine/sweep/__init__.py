@@ -1,6 +1,4 @@
-"""Sweeps: many specs to many finished runs, with one executor or another."""
+"""Sweeps: train many specs in this process, in several, or on a cluster."""
 
 from recombine.sweep.executors import train
 from recombine.sweep.progress import Progress
-
-__all__ = ["Progress", "train"]

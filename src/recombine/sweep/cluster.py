@@ -1,11 +1,11 @@
-"""Train what is missing in the store on the workers of a Dask cluster.
+"""A sweep on a Dask cluster.
 
-Dask schedules. A task is the ordinary sweep over a few specs (`train_on_worker`): it takes the runs' locks, looks into
-the store, trains from checkpoints and saves. So a task may be repeated, lost or cancelled without harm, and the driver
-only compares what it asked for with the store: whatever is missing when a task is gone is submitted again.
+A task is an ordinary sweep over a few specs (`train_on_worker`): it takes the runs' locks, checks the store, trains
+from checkpoints and saves. Tasks can be repeated, lost or cancelled without harm: the driver compares its specs with
+the store and submits what is missing again.
 
-The driver holds a lock of its own in the store while it runs. A task that does not find the lock's file when it begins
-sees another folder at the store's path; one that finds it removed later writes a checkpoint and ends.
+The driver holds its own lock in the store while it runs. A task that does not see the lock's file at the start has
+another folder at the store's path; if the file disappears later, the task writes a checkpoint and ends.
 """
 
 from __future__ import annotations
@@ -36,21 +36,21 @@ from recombine.version import __version__
 RETRIES = 2
 """How often Dask repeats a task that raised."""
 SUBMIT_SECONDS = 1.0
-"""Time between submissions, so that a run that another driver trains is not asked for all the time."""
+"""Time between submissions, so that runs of another driver are not submitted constantly."""
 QUIET_SECONDS = 10.0
-"""Time between two searches of the store for runs whose tasks have not reported."""
+"""Time between two lookups in the store of runs whose tasks have not reported."""
 LOOK_SECONDS = 1.0
-"""How often a task looks whether its driver is still there."""
+"""How often a task checks that its driver is alive."""
 CONNECT_SECONDS, RECONNECT_SECONDS = 10.0, 2.0
-"""How long a connection to the scheduler may take: the first one, and each attempt after it was lost."""
+"""Timeouts for connecting to the scheduler: at the start, and for each later attempt."""
 LEAVE_SECONDS = 60.0
-"""How long tasks may take to write their checkpoints when the driver is interrupted."""
+"""Time for tasks to write checkpoints when the driver is interrupted."""
 CONTEXT_LOST = 70
 """Exit code of a worker whose CUDA context is lost."""
 
 
 def train_on_cluster(sweep: Sweep, scheduler: Any, device: str, say: Say) -> None:
-    """Finish a sweep on a cluster; runs that fail are put aside, and raised once everything else is in the store."""
+    """Finish a sweep on a cluster; raise for failed runs after all others have finished."""
     sweep.begin()
     if not sweep.pending:
         return
@@ -60,7 +60,7 @@ def train_on_cluster(sweep: Sweep, scheduler: Any, device: str, say: Say) -> Non
             driver.run(interruptions)
         finally:
             driver.close()
-    sweep.serve_finished()  # another driver may have had more luck
+    sweep.serve_finished()  # another driver may have finished them
     if failed := {key: error for key, error in driver.failed.items() if key in sweep.pending}:
         reasons = {key: reason_of(error) for key, error in failed.items()}
         raise RunsFailed(reasons, sweep.runs) from next(iter(failed.values()))
@@ -75,17 +75,16 @@ class _Driver:
         self.token = secrets.token_hex(DIGEST_LENGTH // 2)
         self.lock = sweep.store.lock(self.token)
         self.futures: dict[Any, list[str]] = {}
-        """The runs of each task that is not over."""
+        """Runs of each unfinished task."""
         self.alone: set[str] = set()
-        """Runs of tasks that failed: each is then a task of its own, until one run is to blame."""
+        """Runs of failed tasks, which are submitted one by one to find the culprit."""
         self.checkpoints: dict[str, int | None] = {}
-        """When a run's checkpoint was written, at its last failure."""
+        """Time stamp of a run's checkpoint at its last failure."""
         self.failed: dict[str, BaseException] = {}
-        """Why runs were put aside."""
         self.submitted, self.searched = -math.inf, time.monotonic()
         self.steps = sweep.steps_pending
         self.is_waiting = False
-        """Whether it was said that there are no workers."""
+        """Whether the user was told that there are no workers."""
 
     def run(self, interruptions: Interruptions) -> None:
         """Submit tasks and compare with the store until nothing is missing."""
@@ -107,7 +106,7 @@ class _Driver:
         _close(self.client)
 
     def _submit(self) -> None:
-        """Submit every missing run that no task has."""
+        """Submit every missing run that is not in a task."""
         now, sweep = time.monotonic(), self.sweep
         if now - self.submitted < SUBMIT_SECONDS:
             return
@@ -123,7 +122,7 @@ class _Driver:
                 return
             gpus = sum(worker["resources"].get("GPU", 0) > 0 for worker in workers)
             on_gpu = self.device == "cuda" or (self.device == "auto" and gpus > 0)
-            # On a CPU members train in turn anyway: one run per task, so that Dask spreads them evenly.
+            # On a CPU, members train in turn anyway; with one run per task, Dask distributes them evenly.
             size = min(sweep.members, math.ceil(len(missing) / (gpus or len(workers)))) if on_gpu else 1
             for keys in self._groups(missing, size):
                 specs = [sweep.pending[key] for key in keys]
@@ -136,10 +135,10 @@ class _Driver:
                 self.futures[self.client.submit(packed, pure=False, retries=RETRIES, resources=resources)] = keys
         except Exception:
             if self.client.status == "running":
-                raise  # else the scheduler was lost just now
+                raise  # otherwise the scheduler was lost just now
 
     def _groups(self, keys: list[str], size: int) -> Iterator[list[str]]:
-        """The runs of each task: of one program, those of like length together, the longest first."""
+        """Yield the runs of each task: of one program and similar length, the longest first."""
         alike: dict[object, list[str]] = {}
         for key in sorted(keys, key=lambda key: -self.sweep.steps[key]):
             alike.setdefault(key if key in self.alone else program_of(self.sweep.pending[key]), []).append(key)
@@ -148,9 +147,9 @@ class _Driver:
                 yield group[first : first + size]
 
     def _collect(self) -> None:
-        """Look up the runs of tasks that are over; and all others in the store, now and then.
+        """Look up the runs of finished tasks and, from time to time, all others in the store.
 
-        Where a worker's clock is set back, Dask holds its messages for as long, and only the store knows.
+        If a worker's clock is set back, Dask delays its messages by as much, and only the store is up to date.
         """
         for future in [future for future in self.futures if future.done()]:
             missing = self._missing(self.futures.pop(future))
@@ -165,16 +164,16 @@ class _Driver:
             self.searched = time.monotonic()
 
     def _missing(self, keys: list[str]) -> list[str]:
-        """Those of the runs that are not in the store."""
+        """Return the runs that are not in the store."""
         return [key for key in keys if key in self.sweep.pending and not self.sweep.serve(key)]
 
     def _blame(self, keys: list[str], error: BaseException) -> None:
-        """Take note of a task that raised again and again, or whose workers died.
+        """Record the failure of a task that raised repeatedly or whose workers died.
 
-        A run that has a new checkpoint since its last failure is not to blame; nor is one that was not begun when a
-        worker died (a killed process leaves the file of its lock), but waited there behind another.
+        A run with a new checkpoint since its last failure is not to blame, nor one that had not started when the worker
+        died (a killed process leaves the file of its lock).
         """
-        if isinstance(error, RecombineError):  # of the worker, its device or the store: the same for every run
+        if isinstance(error, RecombineError):  # about the worker, its device or the store, not about a run
             raise error
         if type(error).__name__ == "KilledWorker":
             keys = [key for key in keys if os.path.lexists(self.sweep.store.lock(key).path)]
@@ -189,21 +188,21 @@ class _Driver:
         for key in keys:
             self.failed[key] = error
             self.sweep.steps_pending -= self.sweep.steps.pop(key)
-            self.say(f"run {key}: put aside ({reason_of(error)})")
+            self.say(f"run {key}: failed ({reason_of(error)})")
 
     def _reconnect(self, interruptions: Interruptions) -> None:
-        """Wait for a scheduler that was lost, perhaps at another address; the runs of all tasks are missing again."""
-        self.say(f"scheduler: lost; waiting for it, {len(self.sweep.pending)} runs are left")
+        """Wait for a lost scheduler, possibly at another address; all tasks are submitted again."""
+        self.say(f"scheduler: connection lost, waiting ({len(self.sweep.pending)} runs left)")
         _close(self.client)
         self.futures.clear()
         while self.client.status != "running":
             if interruptions.noted:
                 raise Interrupted(STOPPED)
-            with suppress(InvalidValue):  # it is not back yet, or its file is just being written
+            with suppress(InvalidValue):  # not back yet, or its file is being written
                 self.client = connected(self.scheduler, RECONNECT_SECONDS)
             self._report()
             time.sleep(POLL_SECONDS)
-        self.say("scheduler: back")
+        self.say("scheduler: connected again")
 
     def _stop(self) -> NoReturn:
         """Let tasks write checkpoints, then stop."""
@@ -215,7 +214,7 @@ class _Driver:
         raise Interrupted(STOPPED)
 
     def _locked(self) -> set[str]:
-        """Missing runs that have a lock: those that are trained now."""
+        """Return the missing runs that are being trained."""
         return self.sweep.pending.keys() & os.listdir(self.lock.path.parent)
 
     def _report(self) -> None:
@@ -224,15 +223,10 @@ class _Driver:
 
 
 def train_on_worker(
-    path: str,
-    token: str,
-    version: str,
-    specs: list[RunSpec],
-    device: str,
-    checkpoint_seconds: float,
+    path: str, token: str, version: str, specs: list[RunSpec], device: str, checkpoint_seconds: float,
     memory: float | None,
-) -> None:
-    """Train specs into a store, on the Dask worker that this is called on; what others train is left to them."""
+) -> None:  # fmt: skip
+    """Train specs on the current Dask worker, leaving out runs that others are training."""
     from distributed import get_worker
 
     worker, hardware = get_worker(), resolve_device(device)
@@ -243,11 +237,11 @@ def train_on_worker(
     store = Store(path, create=False)
     driver = store.lock(token).path
     if not os.path.lexists(driver):
-        raise StoreError(f"worker {worker.name}: the store at {path} is not the one that the driver sees")
+        raise StoreError(f"worker {worker.name}: the store at {path} is not the driver's")
     looked = time.monotonic()
 
     def should_stop() -> bool:
-        """Whether the driver has gone, or the worker is closing: it was told to, or its scheduler was lost."""
+        """Return whether the driver is gone or the worker is closing."""
         nonlocal looked
         if time.monotonic() - looked >= LOOK_SECONDS:
             looked = time.monotonic()
@@ -263,13 +257,13 @@ def train_on_worker(
     except getattr(torch, "AcceleratorError", ()) as error:
         if isinstance(error, torch.cuda.OutOfMemoryError):
             raise
-        os._exit(CONTEXT_LOST)  # every later task of this process would fail; its nanny starts another
+        os._exit(CONTEXT_LOST)  # every later task of this process would fail; Dask's nanny starts a new one
 
 
 def _packed(function: Callable[..., None], *arguments: Any) -> Callable[[], None]:
-    """A call as a function that is sent by value and unpacks itself on the worker.
+    """Return a call as a function that is pickled by value and unpacked on the worker.
 
-    Dask's scheduler unpickles what is submitted; like this it needs neither this package nor classes of the user's.
+    Dask's scheduler unpickles what is submitted, but has neither this package nor the user's classes.
     """
     from distributed.protocol.pickle import dumps
 
@@ -283,12 +277,12 @@ def _packed(function: Callable[..., None], *arguments: Any) -> Callable[[], None
 
 
 def connected(scheduler: Any, seconds: float) -> Any:
-    """A client of our own for a scheduler: an address, the path of a scheduler file, or a client of the user's."""
+    """Return a new client for a scheduler, given its address, its file, or the user's client."""
     try:
         from distributed import Client
     except ImportError:
         raise RecombineError("Dask is not installed: 'pip install distributed', here and on the workers") from None
-    security = None  # Dask's own configuration then says how to encrypt
+    security = None  # use Dask's configuration
     if isinstance(scheduler, Client):
         security, scheduler = scheduler.security, scheduler.scheduler_file or scheduler.scheduler.address
     address = str(scheduler)
@@ -297,19 +291,19 @@ def connected(scheduler: Any, seconds: float) -> Any:
             address = str(json.loads(Path(scheduler).read_text(encoding="utf-8"))["address"])
         return Client(address, timeout=seconds, security=security, set_as_default=False)
     except (OSError, ValueError, KeyError, TypeError, RuntimeError, RecursionError) as error:
-        allowed = "the address (tcp://HOST:PORT) of a running Dask scheduler, or the file that it wrote"
+        allowed = "the address (tcp://HOST:PORT) of a running Dask scheduler, or its scheduler file"
         raise InvalidValue("scheduler", str(scheduler), f"{allowed} ({reason_of(error)})") from None
 
 
 def _close(client: Any) -> None:
-    """Close a client, whether its scheduler answers or not."""
+    """Close a client, even if its scheduler does not respond."""
     with suppress(Exception):
         client.close(timeout=1)
 
 
 @contextmanager
 def _quiet_dask() -> Iterator[None]:
-    """Leave out Dask's tracebacks on lost connections: what they mean for the sweep is said by the driver."""
+    """Silence Dask's tracebacks about lost connections, which the driver reports itself."""
     loggers = [logging.getLogger(f"distributed.{name}") for name in ("client", "core", "comm", "batched")]
     levels = [logger.level for logger in loggers]
     for logger in loggers:

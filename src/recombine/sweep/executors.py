@@ -1,9 +1,7 @@
-"""Train what is not trained yet, in this process (`local`), in several (`processes`), or on a Dask cluster (`cluster`).
+"""Train specs in this process (`local`), in several (`processes`), or on a Dask cluster (`cluster`).
 
->>> runs = train(RunSpec(decoder="cnn:width=16").seeds(range(4)), store="runs")
-
-Finished runs are served from the store. Unfinished ones go on from their checkpoints to the same bits. Several
-processes may work on one store: a run that another one is training is waited for, never trained twice.
+Completed runs are loaded from the store; unfinished ones continue from their checkpoints, to the same bits. Several
+processes may share a store: each waits for runs that another one is training.
 """
 
 from __future__ import annotations
@@ -25,8 +23,7 @@ from recombine.sweep.progress import Progress, Say, Shown, TrainingBar, Watch
 from recombine.training import DEVICES, check_precision, resolve_device, within
 
 MEMBERS_TOGETHER = {"cpu": 1, "cuda": 128}
-"""Members of one program. On a CPU members train in turn anyway, and one at a time finishes the first one soonest; on a
-GPU more than this are hardly faster."""
+"""Default maximum of members trained together. On a CPU they train in turn anyway; on a GPU, more are hardly faster."""
 CHECKPOINT_SECONDS = 30.0
 
 
@@ -45,42 +42,39 @@ def train(
     say: Say | None = None,
     progress: Shown = "auto",
 ) -> list[Run]:
-    """The finished runs of all specs, in their order; what is missing in the store is trained.
+    """Train all specs that are not in the store, and return the finished runs in order.
 
     Parameters
     ----------
     specs
-        The runs to train, or a single one.
+        Specs to train, or a single one.
     store
-        Where runs are kept: a store or its path. Default: `RECOMBINE_STORE`, or `./runs`.
+        Store or its path. Default: `RECOMBINE_STORE`, or `./runs`.
     device
         `auto`, `cpu` or `cuda`.
     members
-        On a GPU, how many members train together at most. Default: 128.
+        Maximum number of members trained together on a GPU. Default: 128.
     checkpoint_seconds
         Seconds between checkpoints.
     watch
-        A function that is called with the `Progress` as it changes.
+        Function that is called with the current `Progress`.
     processes
-        On a CPU, train with so many processes of one thread each, to the same bits for any number of them. A script
-        that trains with several does its own work under `if __name__ == "__main__":`.
+        Number of single-threaded worker processes on a CPU; it does not change the result. A script that uses several
+        must guard its code with `if __name__ == "__main__":`.
     memory
-        On a GPU, the GiB that members may take together. Default: what is free. Members that do not fit are trained
-        after the others.
+        GPU memory limit in GiB. Default: all that is free. Members that do not fit are trained later.
     check
-        How runs that are in the store already are looked at: `bytes` reads every file of each, and trains again what
-        is damaged; `names` takes them for whole, which for 100 000 runs takes a second instead of minutes. What is
-        read from a run later is compared with what was written in either case.
+        How completed runs are checked: `bytes` reads every file and trains damaged runs again; `names` only looks for
+        the run, which takes a second instead of minutes for 100 000 runs. Files are always checked when loaded later.
     scheduler
-        Train on a Dask cluster, whose workers see the store at the same path: the scheduler's address
-        (`tcp://HOST:PORT`), the path of a scheduler file, or a `distributed.Client`. Where workers have a resource
-        `GPU`, these train, ensembles of up to `members`; else each task is one run with one thread.
+        Dask cluster to train on, whose workers see the store at the same path: the scheduler's address
+        (`tcp://HOST:PORT`), the path of a scheduler file, or a `distributed.Client`. If workers have a resource `GPU`,
+        only these train, ensembles of up to `members`; otherwise each task is one run with one thread.
     say
-        A function that is called with a line when a scheduler is lost or a run is put aside. Default: the line is
-        logged.
+        Function that is called with a line when a scheduler is lost or a run fails. Default: the line is logged.
     progress
-        Whether to show a bar. `auto`: in a notebook, and in a terminal on standard error, unless `watch` is given.
-        True: there too, and elsewhere a line per tenth on standard error.
+        Whether to show a progress bar. `auto`: in a notebook or terminal, unless `watch` is given. True: also print a
+        line per tenth to standard error elsewhere.
 
     Returns
     -------
@@ -90,7 +84,7 @@ def train(
     Raises
     ------
     RunsFailed
-        On a cluster, if runs failed again and again, after all others have finished.
+        On a cluster, if runs failed repeatedly, after all others have finished.
 
     Examples
     --------
@@ -99,7 +93,7 @@ def train(
     >>> spec = rc.RunSpec(task=rc.BumpTask(size=8), decoder="mlp:width=8:depth=1", recipe=rc.Recipe(steps=3))
     >>> with TemporaryDirectory() as store:
     ...     runs = rc.train(spec.seeds(range(2)), store)
-    ...     again = rc.train(spec.seeds(range(2)), store)  # served, not trained
+    ...     again = rc.train(spec.seeds(range(2)), store)  # loaded, not trained
     >>> [run.status for run in runs], runs[0].key == again[0].key
     (['done', 'done'], True)
     """
@@ -110,7 +104,7 @@ def train(
             raise InvalidValue(name, value, f"at least {smallest}")
     if device not in DEVICES:
         raise InvalidValue("device", device, f"one of {listed(DEVICES)}")
-    workers_device = torch.device("cpu" if device == "cpu" else "cuda")  # at best: which one it has a worker knows
+    workers_device = torch.device("cpu" if device == "cpu" else "cuda")  # the best case; workers may have none
     hardware = resolve_device(device) if scheduler is None else workers_device
     for spec in specs:
         check_precision(spec.recipe.precision, hardware)
@@ -121,7 +115,7 @@ def train(
     store = store if isinstance(store, Store) else Store(store)
     members = members or MEMBERS_TOGETHER[hardware.type]
     if scheduler is not None:
-        hardware = torch.device("cpu")  # of this process, which trains nothing
+        hardware = torch.device("cpu")  # this process does not train
     with _watched(progress, watch, say) as (watch, say):
         sweep = Sweep(specs, store, hardware, members, checkpoint_seconds, watch, memory, check)
         if scheduler is not None:
@@ -138,7 +132,7 @@ def train(
 
 @contextmanager
 def _watched(progress: Shown, watch: Watch | None, say: Say | None) -> Iterator[tuple[Watch | None, Say]]:
-    """Who hears where the sweep stands: the caller, and a bar if one is shown."""
+    """Yield functions that report progress and messages to the caller, and to a bar if one is shown."""
     bar = TrainingBar() if progress else None
     if bar is None or (progress == "auto" and not (bar.shown and watch is None)):
         yield watch, say or logging.getLogger(__name__).warning

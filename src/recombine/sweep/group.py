@@ -1,4 +1,4 @@
-"""Members that train together: from their checkpoints, or the start, to finished runs that say where they came from."""
+"""Members that train together, from their checkpoints or the start to finished runs in the store."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ from recombine.version import __version__
 
 FLOAT_BYTES = 4
 STATE_COPIES = 7
-"""Copies of the weights that must fit the disk: a checkpoint (weights and two moments), its successor, the weights."""
+"""Copies of the weights that must fit on disk: two checkpoints (weights and two moments each) and the final weights."""
 SAVED_AT_ONCE = 8
 EVALUATED_AT_ONCE = 512
-"""Grid points that a GPU evaluates at a time, if it trained on as many together; a CPU takes a batch."""
+"""Maximum number of grid points that a GPU evaluates at once; a CPU uses the batch size."""
 
 
 class Group:
-    """One ensemble on its way into the store; the caller holds the runs' locks."""
+    """An ensemble being trained; the caller holds the runs' locks."""
 
     def __init__(self, store: Store, specs: Mapping[str, RunSpec], device: torch.device) -> None:
         self.store, self.keys, self.device = store, list(specs), device
@@ -60,30 +60,30 @@ class Group:
         self._mark = time.perf_counter()
 
     def fit(self) -> Iterator[None]:
-        """Train to the end, yielding between spans of steps; only then may the caller stop or checkpoint."""
+        """Train to the end, yielding between spans of steps, when the caller may stop or write a checkpoint."""
         self._mark = time.perf_counter()
         yield from fit(self.ensemble, self.state)
         self._take_time()
 
     def _take_time(self) -> None:
-        """Add the time since the last call to that of every member."""
+        """Add the time since the last call to every member's training time."""
         now = time.perf_counter()
         self.spent = [seconds + now - self._mark for seconds in self.spent]
         self._mark = now
 
     @property
     def steps_done(self) -> int:
-        """Steps of all members together."""
+        """Total number of steps of all members."""
         return int(self.state.step.sum())
 
     @property
     def error(self) -> float:
-        """Mean over members of their newest training error."""
+        """Mean of the members' latest training errors."""
         newest = [errors[-1].item() for errors in self.state.errors if len(errors)]
         return torch.tensor(newest).nanmean().item()
 
     def checkpoint(self) -> None:
-        """Keep every member's state."""
+        """Write a checkpoint of every member."""
         self._take_time()
         for index, key in enumerate(self.keys):
             arrays = {name: part.numpy() for name, part in self.state.member(index).items()}
@@ -91,7 +91,7 @@ class Group:
             self.store.checkpoints.write(key, {**arrays, "clock": clock.numpy()})
 
     def save_all(self) -> list[Run]:
-        """Evaluate all members and put them into the store, several at a time: a disk takes its time to flush."""
+        """Evaluate all members and save them to the store, several at once, since disks are slow to flush."""
         specs, saving, batch = self.ensemble.specs, {}, self.ensemble.recipe.batch
         chunk = batch if self.device.type == "cpu" else min(batch * len(self.keys), EVALUATED_AT_ONCE)
         with ThreadPoolExecutor(min(len(self.keys), SAVED_AT_ONCE)) as pool:
@@ -105,14 +105,18 @@ class Group:
     def _finished(
         self, index: int, evaluator: Evaluator
     ) -> tuple[str, str, dict[str, Any], dict[str, Any], dict[str, Any]]:
-        """What `Store.save` takes of a member: key, spec, result, weights, arrays."""
+        """Return the arguments of `Store.save` for a member: key, spec, result, weights, arrays."""
         ensemble, state = self.ensemble, self.state
         spec = ensemble.specs[index]
         evaluation = evaluator.of(lambda inputs: ensemble.outputs(state, index, inputs), spec.task.held_out)
+        sampling: dict[str, Any] = {}
+        if "point" in evaluation and not bool((evaluation["weight"] == 1).all()):
+            errors = _without_nan(standard_errors(evaluation))
+            sampling = {"points": len(evaluation["point"]), "standard_errors": errors}
         result = {
             "status": "done" if bool(self.state.alive[index]) else "diverged",
             "scores": _without_nan(scores(evaluation)),
-            **_sampling(evaluation),
+            **sampling,
             "steps": int(self.state.step[index]),
             "provenance": {
                 **provenance(self.device, spec.recipe.precision),
@@ -122,7 +126,8 @@ class Group:
                 "members_together": len(self.keys),
             },
         }
-        history = _epoch_means(self.state.errors[index], ensemble.schedules[index].steps_per_epoch)
+        epochs = self.state.errors[index].split(ensemble.schedules[index].steps_per_epoch)
+        history = torch.stack([epoch.mean() for epoch in epochs]) if len(self.state.errors[index]) else torch.empty(0)
         return (
             self.keys[index],
             spec.to_json(),
@@ -133,7 +138,7 @@ class Group:
 
 
 def _alike_in_sample(specs: Sequence[RunSpec], members: list[int]) -> list[list[int]]:
-    """Members of tasks that render alike, apart by hold-out where that decides which points are drawn."""
+    """Split members whose tasks render alike by hold-out, if the evaluated points depend on it."""
     if not samples(specs[members[0]].task):
         return [members]
     groups: dict[str, list[int]] = {}
@@ -142,30 +147,16 @@ def _alike_in_sample(specs: Sequence[RunSpec], members: list[int]) -> list[list[
     return list(groups.values())
 
 
-def _sampling(evaluation: dict[str, torch.Tensor]) -> dict[str, Any]:
-    """How many points the scores are of, and how far off they may be, where points were drawn."""
-    if "point" not in evaluation or bool((evaluation["weight"] == 1).all()):
-        return {}
-    return {"points": len(evaluation["point"]), "standard_errors": _without_nan(standard_errors(evaluation))}
-
-
 def _without_nan(numbers: dict[str, float]) -> dict[str, float | None]:
-    """Numbers as JSON has them."""
+    """Replace NaN by None, for JSON."""
     return {name: value if value == value else None for name, value in numbers.items()}
-
-
-def _epoch_means(errors: torch.Tensor, steps_per_epoch: int) -> torch.Tensor:
-    """Mean training error of each epoch; the last one may be a part."""
-    if not len(errors):
-        return torch.empty(0)
-    return torch.stack([part.mean() for part in errors.split(steps_per_epoch)])
 
 
 @cache
 def git_commit() -> str | None:
-    """The commit of the source tree this package is imported from, `+changes` if files differ; none elsewhere.
+    """Return the commit of the source tree, with `+changes` if files differ; None outside a git repository.
 
-    `RECOMBINE_COMMIT` names it where the tree is a copy without its history.
+    `RECOMBINE_COMMIT` overrides it for a copy without git history.
     """
     if named := os.environ.get("RECOMBINE_COMMIT"):
         return named
@@ -185,7 +176,7 @@ def git_commit() -> str | None:
 
 
 def provenance(device: torch.device, precision: str) -> dict[str, Any]:
-    """Versions, device and arithmetic, as one record."""
+    """Return versions, device and precision."""
     return {
         "recombine": __version__,
         "commit": git_commit(),

@@ -1,7 +1,6 @@
-"""A sweep in this process: specs that are not in the store yet are trained, group after group.
+"""A sweep in this process: train specs that are not in the store, group by group.
 
-The store's locks divide the work among all processes that train into it: a run that another one is training is waited
-for, never trained twice.
+The store's locks divide the work among all processes that share it.
 """
 
 from __future__ import annotations
@@ -28,24 +27,21 @@ from recombine.training import fitting_members, program_of
 
 POLL_SECONDS = 0.2
 Check = Literal["bytes", "names"]
-FEW = 64
-"""Pending runs that are looked up one by one."""
-STOPPED = "interrupted; the same command goes on from here"
+STOPPED = "interrupted; run the same command to continue"
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 ShouldStop = Callable[[], bool]
-"""Whether training is to stop; asked between two spans of steps."""
+"""Returns whether to stop; called between spans of steps."""
 
 
 class Interruptions:
-    """Context that notes the first interruption (Ctrl-C, or a request to terminate); a second one stops at once.
+    """Context that notes the first interruption (SIGINT or SIGTERM) instead of raising; a second one raises.
 
-    A step that is torn in the middle leaves weights and moments that belong to no step, so a sweep looks between steps,
-    writes a checkpoint and stops. Outside the main thread, which gets all signals, the context does nothing.
+    Interrupting a step would leave an inconsistent state, so a sweep checks between steps, writes a checkpoint and
+    stops. Outside the main thread, which receives all signals, the context does nothing.
     """
 
     def __init__(self) -> None:
         self.noted = False
-        """Whether there was one."""
         self._before: dict[int, Any] = {}
 
     def _note(self, number: int, frame: FrameType | None) -> None:
@@ -79,7 +75,7 @@ class Sweep:
     ) -> None:
         self.memory, self.check = memory, check
         self.fitting: dict[tuple[object, ...], int] = {}
-        """Members of a program that fit the device."""
+        """Number of members that fit the device, by program."""
         self.store, self.device, self.members = store, device, members
         self.checkpoint_seconds = checkpoint_seconds
         self.watch = watch or (lambda progress: None)
@@ -89,57 +85,59 @@ class Sweep:
         self.steps_done = 0
         self.steps: dict[str, int] = {}
         self.steps_pending = 0
-        """Steps of all pending runs, from their start."""
+        """Total number of steps of all pending runs."""
 
     def run(self) -> None:
-        """Train what is missing, stopping between steps when interrupted."""
+        """Train pending runs, stopping between steps when interrupted."""
         self.begin()
         with Interruptions() as interruptions:
             self.work(lambda: interruptions.noted)
 
     def begin(self) -> None:
-        """Clean up after killed processes, and prepare."""
+        """Clean up after killed processes and prepare."""
         self.store.clean()
         self.prepare()
 
     def prepare(self) -> None:
-        """Serve what is in the store already, and count the steps of the rest."""
+        """Find completed runs in the store, and count the steps of the others."""
         self.serve_finished()
         self.steps = {key: spec.total_steps for key, spec in self.pending.items()}
         self.steps_pending = sum(self.steps.values())
         if self.pending and self.device.type == "cpu":
-            kernels.available("cpu")  # compiled once, before several processes want them and runs are timed
-        if self.device.type != "cpu":  # members of one program step together: those of like length belong together
+            kernels.available("cpu")  # compile once, before worker processes start and runs are timed
+        if self.device.type != "cpu":  # group runs of similar length, since members step together
             self.pending = dict(sorted(self.pending.items(), key=lambda item: -self.steps[item[0]]))
 
     def work(self, should_stop: ShouldStop, *, wait: bool = True) -> None:
-        """Train until nothing is pending; what others train is waited for, or left to them."""
+        """Train until nothing is pending; wait for runs that others train, or leave them."""
         while self.pending:
             taken: dict[str, Lock] = {}
             try:
                 self._take(taken)
                 if taken:
                     self._train(list(taken), should_stop)
-                elif wait:
-                    self._wait(should_stop)
-                else:
+                elif not wait:
                     return
+                else:  # other processes are training all that is left
+                    self.report()
+                    time.sleep(POLL_SECONDS)
+                    if should_stop():
+                        raise Interrupted(STOPPED)
+                    self.serve_finished()
             finally:
                 for lock in taken.values():
                     lock.release()
 
     def serve_finished(self) -> None:
-        """Serve what is in the store by now: look up each of a few pending runs, or the names of all runs."""
-        pending = list(self.pending)
-        if self.check == "names":
-            for key in set(pending).intersection(self.store.keys()):
+        """Find pending runs in the store."""
+        for key in self.pending.keys() & self.store.keys():
+            if self.check == "names":
                 self._settle(key, self.store.run(key))
-            return
-        for key in pending if len(pending) <= FEW else set(pending).intersection(self.store.keys()):
-            self.serve(key)
+            else:
+                self.serve(key)
 
     def serve(self, key: str, *, locked: bool = False) -> bool:
-        """Whether the run is in the store, whole."""
+        """Count a pending run as finished if it is in the store and undamaged; return whether it is."""
         run = self.store.find(key, locked=locked)
         if run is not None:
             self._settle(key, run)
@@ -152,7 +150,7 @@ class Sweep:
         self.steps_pending -= self.steps.get(key, 0)
 
     def _take(self, taken: dict[str, Lock]) -> None:
-        """Lock pending runs of one program that nobody else is training."""
+        """Lock pending runs of one program that no other process is training."""
         program, limit = None, self.members
         for key, spec in list(self.pending.items()):
             if len(taken) >= limit:
@@ -163,37 +161,25 @@ class Sweep:
             if not lock.acquire(wait=False):
                 continue
             taken[key] = lock
-            if self.serve(key, locked=True):  # finished by another process before we had the lock
+            if self.serve(key, locked=True):  # finished by another process in the meantime
                 taken.pop(key).release()
                 continue
             if program is None:
                 program = program_of(spec)
-                limit = min(self.members, self._fitting(program))
-
-    def _fitting(self, program: tuple[object, ...]) -> int:
-        """How many members of a program fit the device."""
-        if program not in self.fitting:
-            alike = [spec for spec in self.pending.values() if program_of(spec) == program][: self.members]
-            self.fitting[program] = fitting_members(alike, self.device, self.memory)
-        return self.fitting[program]
-
-    def _wait(self, should_stop: ShouldStop) -> None:
-        """Others are training all that is left."""
-        self.report()
-        time.sleep(POLL_SECONDS)
-        if should_stop():
-            raise Interrupted(STOPPED)
-        self.serve_finished()
+                if program not in self.fitting:
+                    alike = [other for other in self.pending.values() if program_of(other) == program]
+                    self.fitting[program] = fitting_members(alike[: self.members], self.device, self.memory)
+                limit = min(self.members, self.fitting[program])
 
     def _train(self, keys: list[str], should_stop: ShouldStop) -> None:
-        """Train some runs together and save them; where memory does not suffice, only note how many fit."""
+        """Train some runs together and save them; if memory does not suffice, only reduce their number."""
         try:
             group = self._trained(keys, should_stop)
         except torch.cuda.OutOfMemoryError:
             if len(keys) == 1:
                 raise
             group = None
-        if group is None:  # outside the handler, whose traceback holds on to the memory
+        if group is None:  # outside the handler, whose traceback keeps the memory allocated
             self.fitting[program_of(self.pending[keys[0]])] = len(keys) // 2
             gc.collect()
             torch.cuda.empty_cache()
@@ -206,7 +192,7 @@ class Sweep:
             raise
 
     def _trained(self, keys: list[str], should_stop: ShouldStop) -> Group:
-        """A group of runs, trained to the end."""
+        """Train a group of runs to the end."""
         group = Group(self.store, {key: self.pending[key] for key in keys}, self.device)
         done, saved = group.steps_done, time.perf_counter()
         for _ in group.fit():
@@ -222,7 +208,7 @@ class Sweep:
         return group
 
     def report(self, **training: Any) -> None:
-        """Tell whoever watches where the sweep stands, with what is known of the members that train now."""
-        resting = {"members": 0, "steps_done": self.steps_done, "steps_left": self.steps_pending}
-        state: dict[str, Any] = {**resting, "error": math.nan, **training}
+        """Report progress, with what is known of the members that are training."""
+        idle = {"members": 0, "steps_done": self.steps_done, "steps_left": self.steps_pending}
+        state: dict[str, Any] = {**idle, "error": math.nan, **training}
         self.watch(Progress(runs=self.runs, finished=len(self.finished), **state))

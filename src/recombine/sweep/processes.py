@@ -1,12 +1,11 @@
-"""Train what is not trained yet, in several processes of one thread each.
+"""A sweep in several single-threaded processes.
 
-A step of a small network hardly fills two cores, so several processes with one thread each train more runs than one
-process with several threads. The store's locks divide the work, so a worker is an ordinary sweep over all that is
-missing, and the parent only adds up what workers report. Each run has one thread, so its bits do not depend on how many
-processes there are.
+A step of a small network hardly uses two cores, so several processes train more runs than several threads. The store's
+locks divide the work: each worker is an ordinary sweep over all pending runs, and the parent only adds up their
+reports. Each run has one thread, so its bits do not depend on the number of processes.
 
-A worker that notes a signal, a message of its parent or its parent's end (the pipe between them closes) writes a
-checkpoint between two steps and ends. When one dies, its locks are free and the others take its runs.
+On a signal, a message from the parent, or the parent's end (which closes the pipe), a worker writes a checkpoint
+between two steps and exits. If a worker dies, its locks are released and the others take its runs.
 """
 
 from __future__ import annotations
@@ -32,14 +31,14 @@ from recombine.sweep.local import POLL_SECONDS, SIGNALS, STOPPED, Interruptions,
 from recombine.sweep.progress import Progress
 
 LEAVE_SECONDS = 10.0
-"""How long a worker that has sent its last message may take to end."""
+"""How long to wait for a worker to exit after its last message."""
 SEARCH_SECONDS = 1.0
-"""Time between two searches of the store for finished runs."""
+"""Time between two lookups of finished runs in the store."""
 NOTHING = Progress(runs=0, finished=0, members=0, steps_done=0, steps_left=0, error=math.nan)
 
 
 def train_in_processes(sweep: Sweep, processes: int) -> None:
-    """Finish a sweep with so many processes, or as many as there are runs to train; a single one is this one."""
+    """Finish a sweep with up to this many processes; a single one is the current process."""
     sweep.begin()
     count, threads = min(processes, len(sweep.pending)), torch.get_num_threads()
     with Interruptions() as interruptions:
@@ -59,13 +58,13 @@ def train_in_processes(sweep: Sweep, processes: int) -> None:
 
 
 def run_worker(parent: Connection, store: Store, members: int, checkpoint_seconds: float) -> None:
-    """Train in this process the specs that the parent sends, until all are done or it says to stop or is gone.
+    """Train the specs that the parent sends, until all are done or the parent says to stop or is gone.
 
-    Sends its `Progress`, at first an empty one that says that it is ready, and the error that it ends with, if any.
+    Sends its `Progress`, first an empty one when it is ready, and finally an error, if any.
     """
     torch.set_num_threads(1)
     stopping = threading.Event()
-    for number in SIGNALS:  # however often one comes: to stop at once is the parent's decision
+    for number in SIGNALS:  # even repeated ones: only the parent decides to stop at once
         signal.signal(number, lambda *_: stopping.set())
 
     def listen() -> None:
@@ -73,7 +72,7 @@ def run_worker(parent: Connection, store: Store, members: int, checkpoint_second
         stopping.set()
 
     def report(progress: Progress) -> None:
-        with suppress(OSError):  # the parent is gone; reading from it will end, too
+        with suppress(OSError):  # the parent is gone, and `listen` will notice
             parent.send(progress)
 
     try:
@@ -83,7 +82,7 @@ def run_worker(parent: Connection, store: Store, members: int, checkpoint_second
         threading.Thread(target=listen, daemon=True).start()
         sweep.begin()
         sweep.work(stopping.is_set)
-        sweep.report()  # of the last runs
+        sweep.report()  # the last runs
     except EOFError:
         return  # the parent is gone
     except Exception as error:
@@ -93,7 +92,7 @@ def run_worker(parent: Connection, store: Store, members: int, checkpoint_second
 
 
 def _send(parent: Connection, error: Exception) -> None:
-    """Send an error, or what it says if it holds what cannot be sent."""
+    """Send an error, or its message if it cannot be pickled."""
     try:
         pickle.loads(pickle.dumps(error))
     except Exception:
@@ -113,8 +112,8 @@ class _Workers:
         self.steps, self.searched = sweep.steps_pending, time.monotonic()
 
     def start(self, count: int) -> None:
-        """Start workers with signals blocked, since Ctrl-C goes to all; each unblocks them once it can note one."""
-        resource_tracker.ensure_running()  # the first start would, and it unblocks signals
+        """Start workers with signals blocked, since Ctrl-C goes to all; each unblocks them after setting handlers."""
+        resource_tracker.ensure_running()  # otherwise started by the first worker, unblocking signals
         context, sweep = multiprocessing.get_context("spawn"), self.sweep
         before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
         try:
@@ -131,7 +130,7 @@ class _Workers:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
     def follow(self, interruptions: Interruptions) -> None:
-        """Take reports until the last worker has ended; by then all is in the store, or there is an error to raise."""
+        """Receive reports until the last worker has exited; raise if runs are still pending."""
         open_pipes, stopping, sweep = set(self.children), False, self.sweep
         while open_pipes:
             readable = wait(open_pipes, POLL_SECONDS)
@@ -141,7 +140,7 @@ class _Workers:
             if not stopping and (interruptions.noted or not isinstance(self.failure, Interrupted | None)):
                 stopping = True
                 for ours in open_pipes:
-                    if ours not in self.reports:  # still importing: nothing to keep
+                    if ours not in self.reports:  # still importing: nothing to save
                         self.children[ours].kill()
                     with suppress(OSError):
                         ours.send("stop")
@@ -151,28 +150,28 @@ class _Workers:
         self._report()
         if sweep.pending:
             codes = listed(child.exitcode for child in self.children.values())
-            ended = RecombineError(f"all processes ended with runs left to train (exit codes {codes})")
-            raise self.failure or (Interrupted(STOPPED) if interruptions.noted else ended)
+            died = RecombineError(f"all processes exited with runs left to train (exit codes {codes})")
+            raise self.failure or (Interrupted(STOPPED) if interruptions.noted else died)
 
     def _receive(self, ours: Any) -> bool:
-        """Take all messages of a worker, reports and the error that it ends with; false when it is gone."""
+        """Receive all messages of a worker, reports or an error; return False when it is gone."""
         try:
             while ours.poll():
                 message = ours.recv()
-                if ours not in self.reports:  # it has imported all; specs sent before would hold up the next one
+                if ours not in self.reports:  # ready; sending specs earlier would delay the start of other workers
                     ours.send(list(self.sweep.pending.values()))
                 if isinstance(message, Progress):
                     self.reports[ours] = message
                 elif isinstance(self.failure, Interrupted | None):
                     self.failure = message
-        except (EOFError, OSError):  # perhaps in the middle of a message
+        except (EOFError, OSError):  # possibly in the middle of a message
             if ours in self.reports:
                 self.reports[ours] = replace(self.reports[ours], members=0)
             return False
         return True
 
     def _report(self) -> None:
-        """Say where the sweep stands, by the workers' newest reports and, once a second, the store."""
+        """Report progress from the workers' latest reports and, once a second, the store."""
         sweep, reports = self.sweep, self.reports.values()
         if time.monotonic() - self.searched >= SEARCH_SECONDS:
             sweep.serve_finished()
@@ -185,7 +184,7 @@ class _Workers:
         sweep.report(members=members, steps_done=done, steps_left=left, error=error)
 
     def close(self) -> None:
-        """End every worker; after an orderly end they are gone already."""
+        """Kill workers that are still running."""
         for ours, child in self.children.items():
             child.kill()
             child.join()

@@ -1,4 +1,4 @@
-"""Where a sweep stands, and how that is shown: a bar in a terminal or a notebook, elsewhere a line per tenth."""
+"""Progress of a sweep, shown as a bar in a terminal or notebook, or as a line per tenth elsewhere."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from recombine.console import console, counted, visible, write_error
 
 @dataclass(frozen=True)
 class Progress:
-    """Where a sweep stands.
+    """Progress of a sweep.
 
     Parameters
     ----------
     runs
-        Runs that the sweep was called for.
+        Number of runs of the sweep.
     finished
-        Runs in the store.
+        Number of finished runs.
     members
-        Members training now.
+        Number of members training now.
     steps_done
-        Steps of all members together, without those of runs that were in the store already.
+        Steps taken by all members, without runs that were in the store already.
     steps_left
-        Steps that are still to be taken.
+        Steps still to take.
     error
-        Mean training error of the members training now; NaN where it is not known.
+        Mean training error of the members training now; NaN if unknown.
     failed
-        Runs that were put aside with an error.
+        Number of failed runs.
 
     Examples
     --------
@@ -57,19 +57,16 @@ class Progress:
 
 
 Say = Callable[[str], None]
-"""A function that is called with a line about what was lost, found or put aside."""
 Watch = Callable[[Progress], None]
-"""A function that is called with every new progress."""
 Shown = bool | Literal["auto"]
-"""Whether a bar is shown; `auto`: where somebody sees it."""
 SPEED_SECONDS = 30.0
-"""The time left follows the speed over about this long."""
+"""Period over which the speed is averaged to estimate the time left."""
 LINE_SECONDS = 1.0
-"""Least time between two lines, so that a training of a moment says nothing."""
+"""Minimum time between two lines, so that a short sweep prints none."""
 
 
 class TrainingBar:
-    """Shows where a sweep stands; the command line and `recombine.train` share it."""
+    """Progress bar of a sweep."""
 
     def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
         screen = console(stderr=True)
@@ -96,13 +93,13 @@ class TrainingBar:
 
     def __exit__(self, kind: object, *_: object) -> None:
         if self.shown:  # some versions of rich end a bar that was never shown with an empty line
-            if kind is None and self.last is not None:  # a sweep reports while it trains, not when it has
+            if kind is None and self.last is not None:  # a sweep does not report its end
                 total = self.last.steps_done + self.last.steps_left
                 self(replace(self.last, finished=self.last.runs, members=0, steps_done=total, steps_left=0))
             self.bar.stop()
 
     def say(self, line: str) -> None:
-        """Write a line: above the bar, or with the time that has passed."""
+        """Print a line above the bar, or with the elapsed time if there is no bar."""
         if self.shown:
             self.say_above(line)
         else:
@@ -110,13 +107,13 @@ class TrainingBar:
             write_error(f"{duration(self.last_line - self.began)}: {line}")
 
     def say_above(self, line: str) -> None:
-        """Write a line above the bar; where there is none it is left out."""
+        """Print a line above the bar, if there is one."""
         if self.shown:
             self.bar.console.print(visible(line))
 
     def __call__(self, progress: Progress) -> None:
-        """Take note of new progress."""
-        if self.last is not None and progress.steps_done < self.last.steps_done:  # a further sweep of the same command
+        """Show new progress."""
+        if self.last is not None and progress.steps_done < self.last.steps_done:  # another sweep of the same command
             self.sweep_began, self.tenth = self.clock(), 0
         self.last = progress
         if not self.shown:
@@ -135,9 +132,9 @@ class TrainingBar:
         )
 
     def _write_tenth(self, progress: Progress) -> None:
-        """Write a line when another tenth of the steps is done."""
+        """Print a line when another tenth of the steps is done."""
         total, now = progress.steps_done + progress.steps_left, self.clock()
-        tenth = 10 * progress.steps_done // total if total else 0  # nothing was to be trained
+        tenth = 10 * progress.steps_done // total if total else 0
         if tenth <= self.tenth or now - self.last_line < LINE_SECONDS:
             return
         self.tenth = tenth

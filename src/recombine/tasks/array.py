@@ -1,13 +1,10 @@
-"""The array task: images of a user's own, with the factors that made them.
+"""The array task: user images with known factors.
 
-The grid is the one that the factors' values span. Data may lack combinations: those are neither kept nor held out, and
-nothing is evaluated at them. A spec has the data's identity in the place of a path, so that a run's key is the same
-wherever the file lies, and another one as soon as a pixel changes.
+Combinations may be missing; these are neither kept nor held out, and never evaluated. A spec holds the identity of the
+data instead of a path, so a run's key does not depend on where the file is, and changes with any pixel.
 
-Images have no derivative with respect to factors, and nothing between two values. Factors are coded by their forms
-unless an encoding is given: categories one-hot, angles on the circle. A factor cannot be absent from an image:
-isolated examples are means over the images that may be trained on (`tasks/training_sets.py`), each computed once.
-Known answers: the image of a row's values is that row; the blank output is the mean image.
+Images have no derivative with respect to factors. No factor can be absent from an image: isolated examples are means
+over the images that may be trained on (`tasks/training_sets.py`). The blank output is the mean image.
 """
 
 from __future__ import annotations
@@ -29,14 +26,14 @@ from recombine.factors import TURN, FactorGrid, Form
 from recombine.tasks.base import TASKS, Task
 
 KEPT_MEANS = 2**26
-"""Bytes of mean images that are kept; others are computed whenever they are asked for."""
+"""Size of the cache for mean images in bytes."""
 OFF_GRID = 1e-6
-"""Share of a spacing that a value may be off a value of the data."""
+"""Tolerance when looking up a value, relative to the spacing."""
 
 
 @TASKS.register
 class ArrayTask(Task):
-    """Images that a file or arrays hold, looked up by their factors' values.
+    """Images from a file or arrays, looked up by their factor values.
 
     `ArrayTask(data="sprites.npz")` reads a file (docs/data.md lists layouts), `ArrayTask(images=…, factors={…})` takes
     arrays.
@@ -44,9 +41,9 @@ class ArrayTask(Task):
     Parameters
     ----------
     images
-        `(row, y, x)`, or `(row, y, x, channel)` for colour: bytes, or floating numbers from 0 to 1.
+        `(row, y, x)`, or `(row, y, x, channel)` for colour: uint8, bool, or floats from 0 to 1.
     factors
-        A list of values per factor, numbers or texts, with a value for each image.
+        For each factor, a list of numbers or strings with one value per image.
 
     Examples
     --------
@@ -60,11 +57,11 @@ class ArrayTask(Task):
 
     kind: Literal["array"] = "array"
     encoding: AnyEncoding = Mixed()
-    """How factor values are coded: each by its form, unless an encoding is given."""
+    """How factor values are coded. Default: numbers as bumps, categories one-hot, angles as bumps on the circle."""
     data: str
-    """File or folder of images and factors (docs/data.md); a spec holds the identity of what is in it instead."""
+    """File or folder of images and factors (docs/data.md); specs store a digest of its content."""
     categorical: tuple[str, ...] = ()
-    """Factors whose numbers are names of categories; texts always are."""
+    """Numeric factors that are categories; strings always are."""
     angular: tuple[str, ...] = ()
     """Factors that are angles."""
     turn: Annotated[float, Field(gt=0)] = TURN
@@ -79,24 +76,24 @@ class ArrayTask(Task):
             if fields.get("data") is not None:
                 raise InvalidValue("data", fields["data"], "either data or images and factors")
             fields["data"] = with_factors(images, factors)
-        opened = open_images(fields["data"]) if fields.get("data") is not None else None  # kept until the grid is made
+        opened = open_images(fields["data"]) if fields.get("data") is not None else None  # stays open for the grid
         super().__init__(**({**fields, "data": opened.digest} if opened is not None else fields))
 
     @cached_property
     def source(self) -> LabelledImages:
-        """The images and their factors."""
+        """Images and their factors."""
         return open_images(self.data)
 
     @cached_property
     def arrangement(self) -> Arrangement:
-        """The grid that the factors span, and the image of each of its points."""
+        """Grid that the factors span, and the image of each point."""
         forms: dict[str, Form] = dict.fromkeys(self.categorical, "category")
         forms |= dict.fromkeys(self.angular, "angle")
         return arranged(self.source.columns, forms, self.turn, self.source.factors_field)
 
     @property
     def levels(self) -> dict[str, tuple[Any, ...]]:
-        """The values of each factor as the data have them, in the order of its positions."""
+        """Values of each factor as in the data, by position."""
         return self.arrangement.levels
 
     def factor_grid(self) -> FactorGrid:
@@ -116,7 +113,7 @@ class ArrayTask(Task):
 
     @cached_property
     def blank(self) -> Float[Tensor, " ..."]:
-        """The output that ignores the input: the mean over images from all over the data, or their mean code."""
+        """Best constant output: the mean image of a sample of the data, or the mean code."""
         if self.direction == "decode":
             return self.source.images(self.source.sample()).mean(dim=0)
         present, means = self.present.reshape(self.grid.shape), []
@@ -126,7 +123,7 @@ class ArrayTask(Task):
         return torch.cat(means).float()
 
     def rows(self, values: Float[Tensor, "row factor"]) -> Int[Tensor, " row"]:
-        """Which image of the data shows each row of factor values."""
+        """Return the number of the image for each row of factor values."""
         self.check_columns(values)
         values = values.detach().cpu()
         points = self.grid.nearest(values)
@@ -134,13 +131,11 @@ class ArrayTask(Task):
             zip(self.grid.factors, self.grid.positions(points).unbind(1), strict=True)
         ):
             if bool(((factor.position(values[:, k]) - nearest).abs() > OFF_GRID).any()):
-                raise InvalidValue(
-                    "values", factor.name, "values that the data have: there is nothing between images or beyond"
-                )
+                raise InvalidValue("values", factor.name, "values in the data, since images are not interpolated")
         rows = torch.from_numpy(self.arrangement.row_of_point)[points]
         if bool((rows < 0).any()):
             missing = values[int((rows < 0).nonzero()[0])].tolist()
-            raise InvalidValue("values", missing, f"combinations of {listed(self.grid.names)} that the data have")
+            raise InvalidValue("values", missing, f"combinations of {listed(self.grid.names)} in the data")
         return rows
 
     def render(self, values: Float[Tensor, "row factor"]) -> Float[Tensor, "row *channel y x"]:
@@ -156,7 +151,7 @@ class ArrayTask(Task):
         return images
 
     def _mean_images(self, values: Float[Tensor, "row factor"]) -> Float[Tensor, "row ..."]:
-        """Means over absent factors: many images each, so that they are read once."""
+        """Return means over absent factors, cached because each one reads many images."""
         names = [tuple(row) for row in values.nan_to_num(nan=torch.inf).tolist()]
         new = list({name: row for row, name in enumerate(names) if name not in self.means}.values())
         computed = dict(zip((names[row] for row in new), super().images(values[new]), strict=True)) if new else {}
@@ -166,7 +161,7 @@ class ArrayTask(Task):
 
     @cached_property
     def means(self) -> dict[tuple[float, ...], Tensor]:
-        """Mean images that were computed so far, by the values that they show; infinity stands for what is absent."""
+        """Cache of mean images by their factor values; infinity marks absent factors."""
         return {}
 
     @model_validator(mode="after")
@@ -174,12 +169,12 @@ class ArrayTask(Task):
         for field in ("categorical", "angular"):
             for name in getattr(self, field):
                 if name not in self.source.columns:
-                    raise InvalidValue(field, name, f"names of factors of the data: {listed(self.source.columns)}")
+                    raise InvalidValue(field, name, f"factors of the data: {listed(self.source.columns)}")
         if both := set(self.categorical) & set(self.angular):
-            raise InvalidValue("angular", listed(sorted(both)), "factors that are not categorical too")
+            raise InvalidValue("angular", listed(sorted(both)), "factors that are not categorical")
         numbers = {name for name, column in self.source.columns.items() if column.dtype.kind == "f"}
         object.__setattr__(self, "categorical", tuple(sorted(numbers.intersection(self.categorical))))
         object.__setattr__(self, "angular", tuple(sorted(set(self.angular))))  # so that equal tasks are equal specs
         if self.centers == "real":
-            raise InvalidValue("centers", self.centers, "integer, since there is nothing between two images")
+            raise InvalidValue("centers", self.centers, "integer, since images are not interpolated")
         return super()._check()  # type: ignore[operator]  # a plain method once the class is made

@@ -1,26 +1,21 @@
-"""Gaussian bumps: the paper's task (§3.1), and one with any of five factors.
+"""Gaussian bumps: `bump` with the factors x and y, and `bumps` with any of five factors.
 
 `image[y, x]`; pixel centres at the integers 0 … size − 1.
 
-**bump**: a bump at (x, y), and stripes, its single factors shown alone. Each factor that is present contributes one
-multiplicative term and an absent one contributes none, so a vertical stripe at x, `exp(−(i − x)² / 2σ²)` in every row,
-is the same formula with y left out. A third factor, brightness, multiplies the whole. Known answers: a blank image
-scores an MSE of πσ² / size² (0.0040 at size 28, σ = 1) against a bump far from the border; a stripe has the same
-profile in every row.
+**bump**: each factor that is present contributes one multiplicative term, so a vertical stripe at x,
+`exp(−(i − x)² / 2σ²)` in every row, is a bump with y absent. Known answer: a blank image scores an MSE of πσ² / size²
+(0.0040 at size 28, σ = 1) against a bump far from the border.
 
-**bumps**: the same generalised, with a kind of its own so that the paper's runs keep their keys; with the factors x and
-y alone both draw the same images, bit for bit. A quantity that is neither a factor nor fixed, or whose factor is NaN in
-a row, is **absent**:
+**bumps**: draws the same images with the factors x and y, bit for bit; a separate kind so that keys of stored runs do
+not change. A quantity that is neither a factor nor fixed, or is NaN in a row, is **absent**:
 
-- `x`, `y`: column and row of the centre. Absent: the bump is drawn out along that axis to a stripe, the largest value
-  over all places on it; without both the image is uniform, whatever size and orientation are.
-- `size`: what σ is multiplied by. Absent: 1.
-- `intensity`: the height of the bump. Absent: 1.
-- `orientation`: degrees, counter-clockwise as seen, by which the long axis is turned from the horizontal; the standard
-  deviations are σ√e along and σ/√e across it, for an elongation e. Period 180°. Absent: the bump is round, with σ; its
-  volume is the same.
+- `x`, `y`: column and row of the centre. Absent: the bump becomes a stripe, its maximum over that axis.
+- `size`: multiplies σ. Absent: 1.
+- `intensity`: height of the bump. Absent: 1.
+- `orientation`: angle of the long axis from the horizontal in degrees, counter-clockwise as seen; the standard
+  deviations are σ√e along and σ/√e across it, for an elongation e. Period 180°. Absent: the bump is round.
 
-Known answers: a bump far from the border adds up to 2πσ²·size²·intensity at every orientation; 180° is 0°, bit for bit.
+Known answers: a bump far from the border sums to 2πσ²·size²·intensity at every orientation; 180° is 0°, bit for bit.
 """
 
 from __future__ import annotations
@@ -46,7 +41,7 @@ class GaussianTask(Task):
     sigma: Annotated[float, Field(gt=0, le=1e6)] = 1.0
     """Width of the bump in pixels."""
     polarity: Literal["bright", "dark"] = "bright"
-    """`bright`: the bump is 1 on 0. `dark`: 0 on 1, as in the published scripts."""
+    """`bright`: the bump is 1 on 0. `dark`: 0 on 1."""
 
     @property
     def image_shape(self) -> tuple[int, int]:
@@ -59,7 +54,7 @@ class GaussianTask(Task):
 
 @TASKS.register
 class BumpTask(GaussianTask):
-    """Gaussian bumps on a square image; x and y have as many values as it has columns and rows (N).
+    """Gaussian bumps on a square image of N × N pixels; x and y have N values each.
 
     Examples
     --------
@@ -73,7 +68,7 @@ class BumpTask(GaussianTask):
 
     kind: Literal["bump"] = "bump"
     brightness: Annotated[int, Field(ge=1, le=512)] = 1
-    """Levels of a third factor that scales the bump; 1 leaves it out."""
+    """Number of levels of a third factor that scales the bump; 1 leaves it out."""
 
     def factor_grid(self) -> FactorGrid:
         factors = [Factor("x", 0, self.size - 1, self.size), Factor("y", 0, self.size - 1, self.size)]
@@ -89,7 +84,7 @@ class BumpTask(GaussianTask):
         return image if self.polarity == "bright" else 1 - image
 
     def _profile(self, centers: Float[Tensor, " row"]) -> Float[Tensor, "row pixel"]:
-        """A Gaussian over the pixels of one axis; 1 everywhere where the factor is absent."""
+        """Return a Gaussian over the pixels of one axis; 1 everywhere if the factor is absent."""
         pixels = torch.arange(self.size, dtype=centers.dtype, device=centers.device)
         return torch.exp(-((pixels - centers[:, None]) ** 2) / (2 * self.sigma**2)).nan_to_num(nan=1.0)
 
@@ -110,9 +105,9 @@ class BumpsTask(GaussianTask, QuantityTask):
 
     kind: Literal["bumps"] = "bumps"
     factors: tuple[FactorText, ...] = ("x=14", "y=14", "size=4")
-    """Which of x, y, size, intensity, orientation are factors, each as NAME=COUNT or NAME=LOW..HIGH..COUNT."""
+    """Factors among x, y, size, intensity, orientation, each as NAME=COUNT or NAME=LOW..HIGH..COUNT."""
     elongation: Annotated[float, Field(ge=1, le=100)] = 3.0
-    """Ratio of the long to the short axis of a bump that has an orientation."""
+    """Ratio of the long to the short axis of a bump with an orientation."""
 
     def quantities(self) -> tuple[Quantity, ...]:
         return (
@@ -133,15 +128,13 @@ class BumpsTask(GaussianTask, QuantityTask):
         return image if self.polarity == "bright" else 1 - image
 
     def _upright(self, columns: dict[str, Tensor], sigma: Float[Tensor, " row"]) -> Float[Tensor, "row y x"]:
-        """Round bumps: one profile along each axis."""
-        across, down = (self._profile(columns[name], sigma) for name in ("x", "y"))
+        """Return round bumps: the product of a profile along each axis."""
+        width = (2 * sigma**2)[:, None]
+        across, down = (torch.exp(-(self._offsets(columns[name]) ** 2) / width) for name in ("x", "y"))
         return across[:, None, :] * down[:, :, None]
 
-    def _profile(self, centers: Float[Tensor, " row"], sigma: Float[Tensor, " row"]) -> Float[Tensor, "row pixel"]:
-        return torch.exp(-(self._offsets(centers) ** 2) / (2 * sigma**2)[:, None])
-
     def _turned(self, columns: dict[str, Tensor], sigma: Float[Tensor, " row"]) -> Float[Tensor, "row y x"]:
-        """Bumps with a covariance of their own; y goes downwards, so the long axis is (cos, −sin)."""
+        """Return elongated bumps; y points down, so the long axis is (cos, −sin)."""
         orientation = columns["orientation"]
         long = torch.where(torch.isnan(orientation), 1.0, self.elongation).to(sigma)
         cosine, sine = cos_sin(present(orientation, 0.0))
@@ -156,12 +149,12 @@ class BumpsTask(GaussianTask, QuantityTask):
         return torch.exp(mixed - along)
 
     def _offsets(self, centers: Float[Tensor, " row"]) -> Float[Tensor, "row pixel"]:
-        """Pixels of one axis as seen from the centre; 0 where that is absent."""
+        """Return the offsets of an axis's pixels from the centre; 0 if the factor is absent."""
         pixels = torch.arange(self.size, dtype=centers.dtype, device=centers.device)
         absent = torch.isnan(centers)[:, None]
         return torch.where(absent, 0.0, pixels - present(centers, 0.0)[:, None])
 
 
 def present(values: Float[Tensor, " row"], neutral: float) -> Float[Tensor, " row"]:
-    """The values, with a neutral one, which has no derivative, where they are absent."""
+    """Replace absent values by a neutral constant, which has no derivative."""
     return torch.where(torch.isnan(values), torch.full_like(values, neutral), values)

@@ -1,19 +1,15 @@
-"""The rotation task: a handwritten digit turned by an angle, with a gap in the angles (E.2, Fig. 9).
+"""The rotation task: handwritten digits rotated by an angle, with a gap in the angles.
 
-Conventions: bright digit on black, 0 … 1, `image[y, x]`. Angles are in degrees, **counter-clockwise as seen** (row 0 on
-top), about the centre of the image, by bilinear interpolation in float64; what turns in from outside is black. That
-blurs a little at every angle but the multiples of 90°, where pixels fall on pixels. Another size than the digits' own
-is made from the upright digit, by area resampling, before it is turned.
+Bright digits on black, 0 … 1, `image[y, x]`. Angles are in degrees, **counter-clockwise as seen** (row 0 on top), about
+the centre of the image, with bilinear interpolation in float64, which blurs except at multiples of 90°. For other sizes
+than 28, the upright digit is resampled by area before it is rotated.
 
-The factor `angle` has evenly spaced values in [0°, 360°). With several digits the factor `digit` comes first: its value
-k stands for `shown_digits[k]`, which begins with the field `digit` and goes on with the others in order. The hold-out
-`center` without bounds is the paper's gap: the angles strictly between 160° and 200°, of digit 0 alone where there are
-several. With one digit that removes whole angles, so `allow_unseen` is on unless it is turned off.
+The factor `angle` has evenly spaced values in [0°, 360°). With several digits, the factor `digit` comes first: value k
+is `shown_digits[k]`. The hold-out `center` without bounds is a gap: the angles strictly between 160° and 200°, of the
+first digit only. With one digit that removes whole angles, so `allow_unseen` is on by default.
 
-No digit is seen without an angle, and no angle without a digit: isolated examples show the mean over the other one.
-
-Digits come from `digits/digits.npy`; `digits/PROVENANCE.md` says where that is from. Known answers: 0° is the upright
-digit, 90° is `torch.rot90` of it, 360° is 0° again.
+Neither factor can be absent: isolated examples are means over the other one. `digits/PROVENANCE.md` says where the
+digits are from. Known answers: 0° is the upright digit, 90° is `torch.rot90` of it, 360° is 0° again.
 """
 
 from __future__ import annotations
@@ -36,13 +32,13 @@ from recombine.holdouts import Center, Holdout
 from recombine.tasks.base import TASKS, Task
 
 GAP = (160, 200)
-"""Edges of the paper's gap in degrees, themselves trained."""
+"""Edges of the default gap in degrees, which are trained on."""
 DIGITS = 10
 
 
 @cache
 def upright_digits() -> Float[Tensor, "digit y x"]:
-    """The ten digits as they were written, 0 … 1."""
+    """Return the ten upright digits, 0 … 1."""
     import numpy
 
     with (files("recombine.tasks") / "digits" / "digits.npy").open("rb") as file:
@@ -63,27 +59,28 @@ class RotationTask(Task):
 
     kind: Literal["rotation"] = "rotation"
     encoding: AnyEncoding = Polar()
-    """How factor values are coded; the paper's code of an angle is (cos θ, sin θ)."""
+    """How factor values are coded; an angle is (cos θ, sin θ) by default."""
     allow_unseen: bool = True
-    """Permit a hold-out that removes an angle altogether, as a gap does."""
+    """Allow a hold-out that removes an angle altogether, as a gap does."""
     size: Annotated[int, Field(ge=2, le=512)] = 28
     """Rows and columns of the image."""
     angles: Annotated[int, Field(ge=2, le=100_000)] = 1000
-    """How many angles, evenly spaced."""
+    """Number of angles, evenly spaced."""
     digit: Annotated[int, Field(ge=0, lt=DIGITS)] = 4
-    """The digit that is turned; the first of several."""
+    """The digit, or the first of several."""
     digits: Annotated[int, Field(ge=1, le=DIGITS)] = 1
-    """How many digits; 1 leaves the factor out."""
+    """Number of digits; 1 leaves the factor out."""
 
     position_factors: ClassVar[tuple[str, ...]] = ()
     optional_factors: ClassVar[tuple[str, ...]] = ()
 
     @classmethod
     def gap(cls, angles: int, digits: int = 1, edges: tuple[float, float] = GAP) -> Center:
-        """The hold-out of the grid angles strictly between the edges (degrees), of digit 0 where there are several."""
+        """Return a hold-out of the grid angles strictly between two edges in degrees, of the first digit only."""
         low, high = floor(edges[0] * angles / TURN) + 1, ceil(edges[1] * angles / TURN) - 1
         if low > high:
-            raise InvalidValue("angles", angles, f"so many that one lies between {edges[0]:g} and {edges[1]:g} degrees")
+            allowed = f"enough for one between {edges[0]:g} and {edges[1]:g} degrees"
+            raise InvalidValue("angles", angles, allowed)
         return Center(low=low, high=high) if digits == 1 else Center(low=(0, low), high=(0, high))
 
     def factor_grid(self) -> FactorGrid:
@@ -101,12 +98,12 @@ class RotationTask(Task):
 
     @property
     def shown_digits(self) -> tuple[int, ...]:
-        """Which digit each value of the factor `digit` stands for."""
+        """Digit for each value of the factor `digit`."""
         return (self.digit, *(other for other in range(DIGITS) if other != self.digit))[: self.digits]
 
     @cached_property
     def upright(self) -> Float[Tensor, "digit y x"]:
-        """The shown digits at 0°, in the image's size."""
+        """Upright digits in the image's size."""
         chosen = upright_digits()[list(self.shown_digits)]
         if chosen.shape[1:] == self.image_shape:
             return chosen
@@ -115,10 +112,10 @@ class RotationTask(Task):
     def render(self, values: Float[Tensor, "row factor"]) -> Float[Tensor, "row y x"]:
         self.check_columns(values)
         if not bool(torch.isfinite(values).all()):
-            raise InvalidValue("values", "NaN or infinity", "numbers: a digit is never seen without an angle")
+            raise InvalidValue("values", "NaN or infinity", "finite numbers")
         angle = torch.deg2rad(values[:, -1].double())
         cos, sin, none = angle.cos(), angle.sin(), torch.zeros_like(angle)
-        # Where each pixel of the image is found in the upright one: turned back, with y downwards.
+        # Maps each pixel to its place in the upright image: the inverse rotation, with y pointing down.
         back = torch.stack([cos, -sin, none, sin, cos, none], dim=-1).reshape(-1, 2, 3)
         which = values[:, 0].round().long() if self.digits > 1 else torch.zeros_like(angle, dtype=torch.int64)
         if bool(((which < 0) | (which >= self.digits)).any()):

@@ -1,20 +1,19 @@
-"""Shapes of sprites: how much of each pixel a shape covers, anti-aliased and differentiable.
+"""Shapes of sprites: the coverage of each pixel, anti-aliased and differentiable.
 
-A shape of scale s has an area of s² pixels, whatever its kind, and its centroid at the place where it is drawn. It is
-given in coordinates of its own, u to the right and v upwards in pixels, with the centroid at (0, 0). `image[y, x]`,
-pixel centres at the integers, angles in degrees counter-clockwise as seen.
+A shape of scale s has an area of s² pixels and its centroid at the given position. Its coordinates are u to the right
+and v up, in pixels from the centroid. `image[y, x]`, pixel centres at the integers, angles in degrees,
+counter-clockwise as seen.
 
-**Edges.** Along its normal an edge falls from 1 to 0 over two pixels, as the integral of a tent: an edge along the
-pixels keeps area and centroid exactly, any other one nearly, and the image has a continuous derivative. Convex polygons
-are products of their edges; other shapes go by (nearly) exact signed distances, for which the tent, whose variance is
-1/6, adds an area of π/6 to a smooth outline (Steiner's formula): the shape is drawn smaller by as much. Nothing is
-drawn further from a shape than one pixel.
+**Edges.** Across an edge, coverage falls from 1 to 0 over two pixels, as the integral of a tent, so that the image has
+a continuous derivative; edges along the pixel grid keep area and centroid exactly, others nearly. Convex polygons are
+products of edges; other shapes use (nearly) exact signed distances. There the tent, whose variance is 1/6, adds an area
+of π/6 to a smooth outline (Steiner's formula), and the shape is drawn smaller to compensate.
 
-**Exactness.** Offsets from the centre are computed before they are turned, so that a shift by whole pixels shifts the
-image bit for bit. An angle is reduced to within 45° of a quarter turn before anything is rounded (`cos_sin`), so that a
-full turn more changes nothing, bit for bit, and quarter turns have cosines and sines of exactly 0 and ±1.
+**Exactness.** Offsets from the centre are computed before rotation, so that a shift by whole pixels shifts the image
+bit for bit. `cos_sin` reduces angles to within 45° of a quarter turn before rounding, so that full turns change
+nothing, bit for bit, and quarter turns have cosines and sines of exactly 0 and ±1.
 
-Known answers: areas and centroids are as asked within 1 % (of s) for scales from `SMALLEST` on.
+Known answers: areas and centroids are within 1 % (of s) for scales from `SMALLEST` on.
 """
 
 from __future__ import annotations
@@ -30,20 +29,20 @@ from recombine.factors import TURN
 
 QUARTERS = 4
 SMALLEST = 6.0
-"""Smallest scale in pixels: below, two soft edges meet inside a shape."""
+"""Smallest scale in pixels: below it, two soft edges overlap inside a shape."""
 SPREAD = 1 / 6
 """Variance of an edge's tent, in squared pixels."""
 LONGER = 1.5
 """Ratio of an ellipse's axes."""
 TINY = 1e-30
-"""Guard of square roots, whose derivative at 0 is infinite."""
+"""Lower bound of arguments of square roots, whose derivative at 0 is infinite."""
 
 Pixels = Float[Tensor, "row y x"]
 Scale = Float[Tensor, "row 1 1"]
 
 
 def cos_sin(degrees: Float[Tensor, "*shape"]) -> tuple[Float[Tensor, "*shape"], Float[Tensor, "*shape"]]:
-    """Cosine and sine of each angle; both differentiable.
+    """Return the cosine and sine of each angle; both are differentiable.
 
     >>> cosine, sine = cos_sin(torch.tensor([0.0, 90.0, 540.0]))
     >>> cosine.tolist(), sine.tolist()
@@ -54,7 +53,7 @@ def cos_sin(degrees: Float[Tensor, "*shape"]) -> tuple[Float[Tensor, "*shape"], 
     rest = torch.deg2rad(reduced - quarter * (TURN / QUARTERS))
     cosine, sine = rest.cos(), rest.sin()
     odd, beyond = quarter.remainder(2) == 1, quarter.remainder(QUARTERS)
-    zero = torch.zeros_like(cosine)  # 0 − 0 is +0, as 0° has it: equal angles give equal bits
+    zero = torch.zeros_like(cosine)  # 0 − 0 is +0, never −0, so that equal angles give equal bits
     along, across = torch.where(odd, sine, cosine), torch.where(odd, cosine, sine)
     return (
         torch.where((beyond == 1) | (beyond == 2), zero - along, zero + along),
@@ -63,23 +62,23 @@ def cos_sin(degrees: Float[Tensor, "*shape"]) -> tuple[Float[Tensor, "*shape"], 
 
 
 def edge(distance: Pixels) -> Pixels:
-    """What is covered at a signed distance from an edge, negative inside: the integral of a tent of half-width 1."""
+    """Return the coverage at a signed distance from an edge (negative inside): the integral of a tent."""
     near = distance.clamp(-1, 1)
     return 0.5 - near + 0.5 * near * near.abs()
 
 
 def band(along: Pixels, half: Scale) -> Pixels:
-    """Between two edges at ±half."""
+    """Return the coverage between two edges at ±half."""
     return edge(along.abs() - half)
 
 
 def norm(u: Pixels, v: Pixels) -> Pixels:
-    """Distance from (0, 0), with a derivative of 0 there."""
+    """Return the distance from (0, 0), with a derivative of 0 there."""
     return (u * u + v * v).clamp(min=TINY).sqrt()
 
 
 def shrunk(scale: Scale, bend: float) -> Scale:
-    """The scale at which a shape has the area that is asked for once its edges are soft."""
+    """Return the scale that gives the requested area after softening the edges."""
     return (scale * scale - bend * SPREAD).sqrt()
 
 
@@ -89,7 +88,7 @@ def square(u: Pixels, v: Pixels, scale: Scale) -> Pixels:
 
 
 def rectangle(u: Pixels, v: Pixels, scale: Scale) -> Pixels:
-    """A rectangle, twice as wide as high."""
+    """A rectangle, twice as wide as it is high."""
     return band(u, scale * math.sqrt(1 / 2)) * band(v, scale * math.sqrt(1 / 8))
 
 
@@ -101,7 +100,7 @@ def cross(u: Pixels, v: Pixels, scale: Scale) -> Pixels:
 
 
 def triangle(u: Pixels, v: Pixels, scale: Scale) -> Pixels:
-    """An equilateral triangle that stands on a side; the product of edges that meet at 60° adds cot 60° thrice."""
+    """An equilateral triangle with a horizontal base; products of edges that meet at 60° add three times cot 60°."""
     inner = shrunk(scale, math.sqrt(3)) / math.sqrt(math.sqrt(27))
     slope, height = u * math.sqrt(3 / 4), v / 2 - inner
     return edge(-v - inner) * edge(height + slope) * edge(height - slope)
@@ -113,7 +112,7 @@ def disc(u: Pixels, v: Pixels, scale: Scale) -> Pixels:
 
 
 def ellipse(u: Pixels, v: Pixels, scale: Scale) -> Pixels:
-    """An ellipse, wider than high; the distance is that of first order, f / |∇f|."""
+    """An ellipse, wider than high; its distance is approximated to first order, f / |∇f|."""
     wide = shrunk(scale, math.pi) * math.sqrt(LONGER / math.pi)
     u, v = u / wide, v * (LONGER / wide)
     radius = norm(u, v)
@@ -121,9 +120,9 @@ def ellipse(u: Pixels, v: Pixels, scale: Scale) -> Pixels:
 
 
 def heart(u: Pixels, v: Pixels, scale: Scale) -> Pixels:
-    """A square on its corner with half a disc on each upper side."""
+    """A square standing on a corner with half a disc on each upper side."""
     radius = shrunk(scale, math.pi) / math.sqrt(4 + math.pi)
-    u, v = u.abs(), v + radius * (math.pi + 4 / 3) / (math.sqrt(2) * (4 + math.pi))  # from the centroid to the square's
+    u, v = u.abs(), v + radius * (math.pi + 4 / 3) / (math.sqrt(2) * (4 + math.pi))  # relative to the square's centre
     middle = radius * math.sqrt(1 / 2)
     return edge(torch.minimum((u + v.abs()) * math.sqrt(1 / 2), norm(u - middle, v - middle)) - radius)
 
@@ -142,7 +141,7 @@ def coverage(
     scale: Float[Tensor, " row"],
     rotation: Float[Tensor, " row"],
 ) -> Pixels:
-    """How much of each pixel of a square image is covered, 0 to 1, by a shape of a scale and angle at (x, y).
+    """Return the coverage, 0 to 1, of each pixel of a square image by a shape at (x, y).
 
     >>> middle, scale = torch.tensor([16.0]), torch.tensor([10.0])
     >>> round(coverage("heart", 33, middle, middle, scale, torch.tensor([30.0])).sum().item())

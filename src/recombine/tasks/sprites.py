@@ -1,21 +1,19 @@
-"""Sprites: shapes drawn by code, anti-aliased, in grey or in colour, one or two at a time.
+"""Sprites: one or two anti-aliased shapes, in grey or in colour, on black.
 
-Black background, `image[y, x]` in grey and `image[channel, y, x]` (red, green, blue) in colour. Every sprite has
+`image[y, x]` in grey and `image[channel, y, x]` (RGB) in colour. Every sprite has
 
-- `shape`: a category, whose value k is `shapes[k]`;
-- `scale`: the square root of its area in pixels, whatever the shape;
+- `shape`: a category; value k is `shapes[k]`;
+- `scale`: the square root of its area in pixels;
 - `rotation`: degrees, counter-clockwise as seen; 0 is upright;
-- `x`, `y`: the pixel of its centroid, column and row, pixel centres at the integers 0 … size − 1;
-- `hue`: degrees on a colour wheel, ½ + ½ cos(hue − {0°, 120°, 240°}) of red, green and blue, which is smooth, and along
-  which the image changes at one speed.
+- `x`, `y`: column and row of its centroid, pixel centres at the integers 0 … size − 1;
+- `hue`: degrees on a colour wheel on which red, green and blue are ½ + ½ cos(hue − {0°, 120°, 240°}): smooth, and with
+  constant speed.
 
-Those of a second sprite end in 2 (`x2`, …), and the second is **in front**. Unless ranges are given, no sprite of any
-shape leaves the image. Grey sprites are white, a second one grey. A factor cannot be absent: there is no sprite without
-a place or a shape.
+Names of a second sprite end in 2 (`x2`, …); it is **in front**. With default ranges, no sprite leaves the image.
+Without colour, the first sprite is white and the second grey. No factor can be absent.
 
-Images are drawn on the device and in the type of the values by torch's own operations, and have derivatives in all
-factors but `shape`. Known answers: `shapes.py`; a full turn of rotation or hue changes nothing, bit for bit; the
-squared speed of the colour along the wheel is 3/8 per squared radian.
+Images are differentiable in all factors except `shape`. Known answers: `shapes.py`; a full turn of rotation or hue
+changes nothing, bit for bit; the squared speed of the colour along the wheel is 3/8 per squared radian.
 """
 
 from __future__ import annotations
@@ -35,20 +33,20 @@ from recombine.tasks.shapes import SMALLEST, cos_sin, coverage
 
 CHANNELS = 3
 SECOND = "2"
-"""What names of the second sprite's quantities end in."""
+"""Suffix of the second sprite's quantities."""
 HUES = {"": 0.0, SECOND: TURN / 2}
 GREYS = {"": 1.0, SECOND: 0.5}
-"""Hue and grey of the first and the second sprite unless they are given."""
+"""Default hue and grey of the first and second sprite."""
 UNSEEN = ("shape", "rotation")
-"""What balls do not vary in."""
+"""Quantities that balls do not have."""
 PIXELS_AT_ONCE = {"cpu": 2**21, "cuda": 2**26}
-"""Pixels that are drawn together: what fits the cache, or fills the device."""
+"""Pixels drawn at once: as many as fit the cache, or fill the device."""
 
 ShapeName = Literal["square", "ellipse", "heart", "triangle", "rectangle", "cross", "disc"]
 
 
 def hue_color(hue: Float[Tensor, " row"]) -> Float[Tensor, "row channel"]:
-    """Red, green and blue of hues in degrees.
+    """Return RGB colours of hues in degrees.
 
     >>> hue_color(torch.tensor([0.0, 360.0, 180.0])).tolist()
     [[1.0, 0.25, 0.25], [1.0, 0.25, 0.25], [0.0, 0.75, 0.75]]
@@ -66,11 +64,10 @@ class Scene(QuantityTask):
     optional_factors: ClassVar[tuple[str, ...] | None] = ()
     peaked: ClassVar[bool] = False
     sprite_shapes: ClassVar[tuple[str, ...]] = ("disc",)
-    """The shape that each value of a factor `shape` stands for."""
+    """Shape for each value of the factor `shape`."""
     suffixes: ClassVar[tuple[str, ...]] = ("", SECOND)
-    """What the names of each sprite's quantities end in, from the back to the front."""
+    """Suffix of each sprite's quantities, from back to front."""
     in_colour: ClassVar[bool] = True
-    """Whether images have three channels."""
 
     @property
     def image_shape(self) -> tuple[int, ...]:
@@ -84,7 +81,7 @@ class Scene(QuantityTask):
         return tuple(quantity for suffix in self.suffixes for quantity in self.sprite_quantities(suffix))
 
     def sprite_quantities(self, suffix: str) -> tuple[Quantity, ...]:
-        """What can vary of one sprite."""
+        """Return the quantities of one sprite."""
         last, margin, crowd = len(self.sprite_shapes) - 1, self.size // 3, len(self.suffixes) - 1
         middle = (self.size - 1 + (margin if suffix else -margin) * crowd) / 2
         small, usual = (max(SMALLEST, self.size * share) for share in (3 / 14, 1 / 4))
@@ -111,12 +108,12 @@ class Scene(QuantityTask):
         return image
 
     def _covered(self, columns: dict[str, Tensor], suffix: str) -> Float[Tensor, "row *channel y x"]:
-        """What one sprite covers, with an axis for channels in colour."""
+        """Return the coverage by one sprite, with an axis for channels in colour."""
         placed = [columns[f"{name}{suffix}"] for name in ("x", "y", "scale", "rotation")]
         which = columns[f"shape{suffix}"].detach().round().long()
         order, parts = [], []
-        present = [int(index) for index in which.unique()]  # one by one: inside derivatives some torch has no lists
-        for index in present or [0]:  # of no rows, an image of none
+        present = [int(index) for index in which.unique()]  # not `tolist`, which some torch versions lack inside jvp
+        for index in present or [0]:  # without rows, an empty image
             rows = (which == index).nonzero().flatten()
             parts.append(coverage(self.sprite_shapes[index], self.size, *(column[rows] for column in placed)))
             order.append(rows)
@@ -124,7 +121,7 @@ class Scene(QuantityTask):
         return covered[:, None] if self.in_colour else covered
 
     def _paint(self, columns: dict[str, Tensor], suffix: str) -> Float[Tensor, "row *channel 1 1"] | float:
-        """The colour of one sprite, or its grey."""
+        """Return the colour or grey of one sprite."""
         return hue_color(columns[f"hue{suffix}"])[:, :, None, None] if self.in_colour else GREYS[suffix]
 
 
@@ -142,13 +139,13 @@ class SpriteTask(Scene):
 
     kind: Literal["sprites"] = "sprites"
     factors: tuple[FactorText, ...] = ("shape=3", "x=8", "y=8", "hue=4")
-    """Which of shape, scale, rotation, x, y, hue (of a second sprite shape2, …) are factors, likewise."""
+    """Factors among shape, scale, rotation, x, y, hue (shape2, … for a second sprite), in the same form."""
     sprites: Annotated[int, Field(ge=1, le=2)] = 1
-    """How many sprites; the second is in front, and its quantities end in 2."""
+    """Number of sprites; the second is in front, and its quantities end in 2."""
     shapes: tuple[ShapeName, ...] = ("square", "ellipse", "heart", "triangle", "rectangle", "cross", "disc")
-    """Which shapes there are; a factor shape with k values has the first k, and the first is drawn where it is none."""
+    """Available shapes; a factor shape with k values uses the first k. The first one is the default."""
     colour: bool = False
-    """Draw in colour also where no hue is a factor."""
+    """Draw in colour even if hue is not a factor."""
 
     @property
     def sprite_shapes(self) -> tuple[str, ...]:  # type: ignore[override]
@@ -183,13 +180,13 @@ class BallsTask(Scene):
 
     kind: Literal["balls"] = "balls"
     factors: tuple[FactorText, ...] = ("x=6", "y=6", "x2=6", "y2=6")
-    """Which of x, y, scale, hue, x2, y2, scale2, hue2 are factors, likewise."""
+    """Factors among x, y, scale, hue, x2, y2, scale2, hue2, in the same form."""
 
     def columns(self, values: Float[Tensor, "row factor"]) -> dict[str, Float[Tensor, " row"]]:
-        none = values.new_zeros(len(values))
-        return super().columns(values) | {f"{name}{suffix}": none for suffix in self.suffixes for name in UNSEEN}
+        zeros = values.new_zeros(len(values))
+        return super().columns(values) | {f"{name}{suffix}": zeros for suffix in self.suffixes for name in UNSEEN}
 
     def sprite_quantities(self, suffix: str) -> tuple[Quantity, ...]:
-        """What can vary of one ball: a disc has one shape, and no rotation that could be seen."""
+        """Return the quantities of one ball."""
         unseen = [f"{name}{suffix}" for name in UNSEEN]
         return tuple(quantity for quantity in super().sprite_quantities(suffix) if quantity.name not in unseen)

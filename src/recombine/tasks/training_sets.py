@@ -1,16 +1,12 @@
-"""Which combinations a network is trained on (§3.1 and §4.2 of the paper).
+"""Training sets: rules that choose among the kept combinations, and isolated-factor examples.
 
-A rule chooses among the combinations it may use: indices into them for integer centres, a number of real-valued
-draws otherwise. The task may add isolated-factor examples: some factors are shown, all others are absent.
+An isolated example shows a group of factors, by default one (a stripe, in the bump task), and all others are absent. A
+single factor is shown at all its values; a group of two or more only in combinations that may be trained on, so that a
+held-out pair is not revealed.
 
-Groups of `together` factors are shown; by default each factor alone, which is the paper's stripes. A factor alone is
-shown at all its values. A group of two or more is shown in those combinations that occur among the ones that may be
-trained on: a held-out pair is not given away by showing it without the rest.
-
-Where an image cannot be drawn without a factor (a digit always has some angle), the example is the **mean image** over
-that factor: over the combinations with the shown values that may be trained on, since the mean over all of them would
-contain held-out images. A shown value that is in no such combination has no example. Of more than `MOST_AVERAGED`
-combinations that many are drawn, always the same for the same values.
+If an image cannot be drawn without a factor (a digit always has some angle), the example is the **mean image** over
+that factor, taken over combinations that may be trained on, since it would otherwise contain held-out images. If there
+are more than `MOST_AVERAGED`, a fixed random sample is used. A value without any such combination has no example.
 """
 
 from __future__ import annotations
@@ -30,22 +26,22 @@ from recombine.records import Registry, Variant
 from recombine.streams import stream
 
 MOST_AVERAGED = 4096
-"""Images that a mean is taken over; more are sampled."""
+"""Maximum number of images in a mean."""
 PIXELS = 2**24
-"""Pixels that are drawn at a time."""
+"""Pixels drawn at once."""
 
 Render = Callable[[Float[Tensor, "row factor"]], Float[Tensor, "row ..."]]
 
 
 class TrainingRule(Variant):
-    """How many combinations, and whether one can come twice."""
+    """Base class of rules that choose a training set."""
 
     @abstractmethod
     def choose(self, available: int, generator: torch.Generator) -> Int[Tensor, " row"]:
-        """Indices, below `available`, of the combinations to train on."""
+        """Return indices, below `available`, of the combinations to train on."""
 
     def count(self, available: int) -> int:
-        """How many combinations `choose` returns; also how many real-valued draws to make."""
+        """Return the number of training examples."""
         return len(self.choose(available, torch.Generator().manual_seed(0)))
 
 
@@ -66,7 +62,7 @@ class Draws(TrainingRule):
 
     kind: Literal["draws"] = "draws"
     samples: Annotated[int, Field(ge=1, le=10**7)] = 2000
-    """How many draws."""
+    """Number of draws."""
 
     def choose(self, available: int, generator: torch.Generator) -> Int[Tensor, " row"]:
         return torch.randint(available, (self.samples,), generator=generator)
@@ -102,11 +98,11 @@ class Pick(TrainingRule):
 
     kind: Literal["pick"] = "pick"
     samples: Annotated[int, Field(ge=0)] = 100
-    """How many combinations."""
+    """Number of combinations."""
 
     def choose(self, available: int, generator: torch.Generator) -> Int[Tensor, " row"]:
         if self.samples > available:
-            raise InvalidValue("training.samples", self.samples, f"at most {available}, the combinations there are")
+            raise InvalidValue("training.samples", self.samples, f"at most {available}, the number of combinations")
         return torch.randperm(available, generator=generator)[: self.samples]
 
 
@@ -123,7 +119,7 @@ class Percent(TrainingRule):
 
     kind: Literal["percent"] = "percent"
     percent: Annotated[float, Field(ge=0, le=100)] = 10.0
-    """Share of the combinations."""
+    """Percentage of the combinations."""
 
     def choose(self, available: int, generator: torch.Generator) -> Int[Tensor, " row"]:
         return torch.randperm(available, generator=generator)[: round(available * self.percent / 100)]
@@ -132,9 +128,9 @@ class Percent(TrainingRule):
 def isolated_rows(
     grid: FactorGrid, usable: Bool[Tensor, " point"], groups: Sequence[tuple[int, ...]], fixed: Sequence[int] = ()
 ) -> Float[Tensor, "row factor"]:
-    """The values of each group's factors with all others absent (NaN), group by group.
+    """Return the values of each group of factors with all others absent (NaN).
 
-    `fixed` are the factors that no image can be drawn without, and `usable` are the points that may be trained on.
+    `fixed` are the factors that no image can be drawn without, `usable` the points that may be trained on.
     """
     blocks = []
     for group in groups:
@@ -155,10 +151,7 @@ def averaged_images(
     fixed: Sequence[int],
     render: Render,
 ) -> Float[Tensor, "row ..."]:
-    """The image of each row; the mean over those of the `fixed` factors that are absent from it.
-
-    Other factors that are absent stay so: the renderer draws without them.
-    """
+    """Return the image of each row, averaged over absent `fixed` factors; other factors stay absent."""
     distinct, inverse = torch.unique(values.nan_to_num(nan=torch.inf), dim=0, return_inverse=True)
     distinct = torch.where(distinct.isinf(), torch.nan, distinct)
     lowest = torch.tensor([factor.low for factor in grid.factors], dtype=values.dtype)
@@ -169,7 +162,15 @@ def averaged_images(
         drawn.append(rows)
         weights.append(weight / weight.sum())
         owners.append(torch.full((len(rows),), owner))
-    return _sums(torch.cat(drawn), torch.cat(owners), torch.cat(weights), len(distinct), render)[inverse]
+    rows, owner_of, weight_of = torch.cat(drawn), torch.cat(owners), torch.cat(weights)
+    one = render(rows[:1])
+    total, step = one.new_zeros(len(distinct), *one.shape[1:]), max(1, PIXELS // one.numel())
+    for first in range(0, len(rows), step):
+        part = slice(first, first + step)
+        images = render(rows[part])
+        weighted = images * weight_of[part].to(images).reshape(-1, *[1] * (images.ndim - 1))
+        total.index_add_(0, owner_of[part], weighted)
+    return total[inverse]
 
 
 def _completions(
@@ -179,9 +180,9 @@ def _completions(
     usable: Bool[Tensor, " point"],
     fixed: Sequence[int],
 ) -> tuple[Float[Tensor, "row factor"], Float[Tensor, " row"]]:
-    """Rows with values for the fixed factors that are absent, and how many usable points each stands for.
+    """Return rows with values filled in for absent fixed factors, and the number of usable points of each.
 
-    `position` is where on the grid the factors are that are present.
+    `position` is the row's position on the grid, for the factors that are present.
     """
     absent = torch.isnan(row).tolist()
     filled = [axis for axis in fixed if absent[axis]]
@@ -191,37 +192,13 @@ def _completions(
     slices = [slice(None) if gone else slice(at, at + 1) for gone, at in zip(absent, position, strict=True)]
     others = [axis for axis in range(len(grid.factors)) if axis not in filled]
     counts = usable.reshape(grid.shape)[tuple(slices)].permute(*filled, *others).reshape(free.size, -1).sum(dim=1)
-    chosen = _sample(torch.nonzero(counts).flatten(), row, grid)
+    chosen = torch.nonzero(counts).flatten()
     if not len(chosen):
-        raise InvalidValue("values", row.tolist(), "values of combinations that may be trained on, to take a mean over")
+        raise InvalidValue("values", row.tolist(), "values of combinations that may be trained on")
+    if len(chosen) > MOST_AVERAGED:  # the sample depends on the row alone
+        shown = ", ".join(f"{name}={value:g}" for name, value in zip(grid.names, row.tolist(), strict=True))
+        order = torch.randperm(len(chosen), generator=stream(0, f"mean over the absent factors of {shown}"))
+        chosen = chosen[order[:MOST_AVERAGED].sort().values]
     rows = row.expand(len(chosen), -1).clone()
     rows[:, filled] = free.rows(chosen)
     return rows, counts[chosen].double()
-
-
-def _sample(
-    candidates: Int[Tensor, " candidate"], row: Float[Tensor, " factor"], grid: FactorGrid
-) -> Int[Tensor, " chosen"]:
-    """All candidates, or `MOST_AVERAGED` of them, which depend on the row alone."""
-    if len(candidates) <= MOST_AVERAGED:
-        return candidates
-    shown = ", ".join(f"{name}={value:g}" for name, value in zip(grid.names, row.tolist(), strict=True))
-    order = torch.randperm(len(candidates), generator=stream(0, f"mean over the absent factors of {shown}"))
-    return candidates[order[:MOST_AVERAGED].sort().values]
-
-
-def _sums(
-    rows: Float[Tensor, "row factor"],
-    owners: Int[Tensor, " row"],
-    weights: Float[Tensor, " row"],
-    count: int,
-    render: Render,
-) -> Float[Tensor, "owner ..."]:
-    """Each owner's weighted sum of images, drawn some at a time."""
-    one = render(rows[:1])
-    total, step = one.new_zeros(count, *one.shape[1:]), max(1, PIXELS // one.numel())
-    for first in range(0, len(rows), step):
-        at = slice(first, first + step)
-        images = render(rows[at])
-        total.index_add_(0, owners[at], images * weights[at].to(images).reshape(-1, *[1] * (images.ndim - 1)))
-    return total

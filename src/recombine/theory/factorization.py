@@ -1,39 +1,38 @@
-"""Whether activations are factorized: blocks of coordinates, each of one factor, up to an invertible map (Eq. 23–28).
+"""Tests of factorization: are activations blocks of one factor each, up to an invertible map (Eq. 23–28)?
 
 Conventions
 -----------
-Activations are given over a whole factor grid, points in the grid's order; some combinations are held out. They are
-reduced to the directions that hold most of their variance (Eq. 23, `projections`), and mapped to as many coordinates,
-each of which belongs to the block of one factor: by a linear map (Eq. 24, `separation`) or by a flow that starts from
-it (Eq. 25–27, `flows`). Everything is fitted to the kept points alone.
+Activations are over a whole factor grid, in the grid's order; some combinations are held out. They are projected to the
+directions that hold most of their variance (Eq. 23, `projections`) and mapped to as many coordinates, each of which
+belongs to the block of one factor: by a linear map (Eq. 24, `separation`) or by a flow that starts from it (Eq. 25–27,
+`flows`). Everything is fitted to the kept points.
 
-The score is the share of the coordinates' variance at the held-out points that is predicted from their own factor
-alone; `recovered` is the share of the activations there that the predicted coordinates give back through the inverse
-map. Both are means over whitened directions of R², at most 1, and 0 or less where nothing is predicted. The p-value is
-that of the score among those of representations whose activations were dealt to other combinations, within the kept
-points and within the held-out ones, so that the projection stays what it was. A test is passed with a score and a
-recovered share of at least 0.9, p ≤ 0.05, and a coordinate for every factor. Flows are trained for permutations only
-where the activations themselves would pass: elsewhere the verdict does not depend on the p-value.
+The score is the fraction of the coordinates' variance at the held-out points that is predicted from their own factor;
+`recovered` is the fraction of the activations' variance there that the predicted coordinates reproduce through the
+inverse map. Both are means of R² over whitened directions: at most 1, and 0 or less if nothing is predicted. The
+p-value compares the score with those of activations permuted among the kept combinations and among the held-out ones,
+so that the projection does not change. A test is passed with a score and a recovered fraction of at least 0.9,
+p ≤ 0.05, and a coordinate for every factor. Flows are trained for permutations only if the activations would otherwise
+pass: elsewhere the verdict does not depend on the p-value.
 
-Why held-out points decide: general enough a map T straightens every smooth injective representation, so that all of
-them are factorized by the paper's definition, and a flow with as many parameters as there are points straightens
-anything at the points it was trained on. What is called entangled is therefore that information about a factor was lost
-(no map brings it back), or that the map does not extend to combinations that were not seen.
+Why held-out points decide: a sufficiently general map T straightens every smooth injective representation, so all of
+them are factorized by the paper's definition, and a flow with enough parameters straightens anything at the points it
+was trained on. Entangled therefore means that information about a factor was lost (no map recovers it), or that the map
+does not extend to new combinations.
 
-Partial factorization (Eq. 28): a grouping is a partition of the factors; within a group all combinations of values
-count as values of one factor, and the grouping has the score of the linear test. Its value is the score less a penalty
-for every merger, so that what is separate is not said to act together; all factors in one group have score 1 by
-definition, since every coordinate depends on all of them. The best grouping is that of the largest value. A held-out
-point counts where every group's combination was kept in some other point. A grouping in which no point is left, or in
-which some group has no coordinate, has no value (−∞).
+Partial factorization (Eq. 28): a grouping is a partition of the factors; the combinations of values within a group
+count as values of one factor, and the grouping has the score of the linear test. Its value is the score minus a penalty
+for every merger, so that separate factors are not merged; a single group of all factors has score 1 by definition. The
+best grouping has the largest value. A held-out point is scored if every group's combination was kept elsewhere. A
+grouping without such a point, or with a group without coordinates, has the value −∞.
 
-All of that is functional modularity. Structural modularity is stricter and needs no map: each unit serves one factor.
-`unit_selectivity` is the share of each unit's variance over the grid that each factor explains alone (its main effect);
-for two factors what is missing to 1 is their interaction.
+All of this is functional modularity. Structural modularity is stricter and needs no map: each unit serves one factor.
+`unit_selectivity` is the fraction of each unit's variance over the grid that each factor explains alone (its main
+effect).
 
-Known answers: concatenated codes of single factors, linearly mixed, pass both tests; behind an invertible nonlinearity
-only the second; a random vector per combination and functions of x + y or x·y alone pass neither. Codes of {x, y} and
-of {z}, of {x}, {y} and {z}, and of all three at once are found to be just that. One-hot codes side by side have a
+Known answers: linearly mixed concatenated codes of single factors pass both tests; behind an invertible nonlinearity
+only the second; a random vector per combination and functions of x + y or x·y alone pass neither. The groupings of
+codes of {x, y} and {z}, of {x}, {y} and {z}, and of all three at once are recovered. Concatenated one-hot codes have a
 selectivity of 1 for their own factor; a rotation of two such codes has none, and is still factorized.
 """
 
@@ -54,38 +53,38 @@ from recombine.theory.projections import SHARE, projection, refuse_not_finite
 from recombine.theory.separation import Design, kept_points, predicted, separate, share_predicted
 
 PERMUTATIONS, TRAINED_PERMUTATIONS = 99, 19
-"""Of the linear test, and of the nonlinear one, whose permuted representations are trained too."""
+"""Permutations of the linear test, and of the nonlinear one, which trains a flow for each."""
 PASSING, SIGNIFICANT = 0.9, 0.05
-"""Least score, and largest p-value."""
+"""Smallest score and largest p-value with which a test is passed."""
 NONE = -1
-"""In the place of the factor of a coordinate that a member does not have, or of a unit that does not vary."""
+"""Factor of a coordinate that a member does not have, and of a constant unit."""
 CONSTANT = 1e-12
-"""Variance over mean square below which a unit does not vary."""
+"""Variance relative to the mean square below which a unit is constant."""
 NUMBERS, TRAINED_POINTS = 1 << 23, 1 << 16
-"""Coordinates of points, and points whose maps are trained, that are worked on at a time."""
+"""Maximum number of coordinates, and of points in training, that are processed at a time."""
 PENALTY = 0.05
-"""Of score, for every merger of two groups."""
+"""Penalty for every merger of two groups."""
 MOST_FACTORS = 5
-"""Partitions grow fast: 52 of five factors, 203 of six."""
+"""The number of partitions grows fast: 52 of five factors, 203 of six."""
 
 Grouping = tuple[tuple[int, ...], ...]
 
 
 @dataclass(frozen=True, eq=False)
 class Factorization:
-    """What a test of factorization says of every member."""
+    """The result of a test of factorization for every member."""
 
     score: Float[Tensor, "*member"]
-    """Share of the coordinates' variance at held-out points that their own factor predicts."""
+    """Fraction of the coordinates' variance at held-out points that their own factor predicts."""
     recovered: Float[Tensor, "*member"]
-    """Share of the activations' variance there that the predicted coordinates give back; the score, of a linear map."""
+    """Fraction of the activations' variance there that the predicted coordinates reproduce."""
     p_value: Float[Tensor, "*member"]
-    """Of the score; NaN in the nonlinear test where the score alone says that it is not passed."""
+    """NaN in the nonlinear test if it fails by its score alone."""
     passes: Bool[Tensor, "*member"]
     block: Int[Tensor, "*member coordinate"]
-    """The factor, or group, of each coordinate; −1 where a member has fewer."""
+    """The factor, or group, of each coordinate; −1 if a member has fewer."""
     share: Float[Tensor, "*member factor"]
-    """Of the coordinates, that belong to each factor; 0 is an empty block."""
+    """Fraction of the coordinates that belong to each factor; 0 for an empty block."""
 
 
 def linear_factorization(
@@ -96,10 +95,10 @@ def linear_factorization(
     share: float = SHARE,
     permutations: int = PERMUTATIONS,
 ) -> Factorization:
-    """Whether a linear map takes activations over a grid to blocks of one factor each (Eq. 24).
+    """Test whether a linear map takes activations over a grid to blocks of one factor each (Eq. 24).
 
-    Held out are combinations to predict; a random fifth by default, every value of every factor being kept. The
-    directions tested hold a share of the variance. The p-value is at least 1 / (1 + permutations).
+    By default a random fifth of the combinations is held out such that every value of every factor is kept. The
+    directions tested hold a fraction `share` of the variance. The p-value is at least 1 / (1 + permutations).
 
     >>> x, y = torch.meshgrid(torch.arange(6.0), torch.arange(6.0), indexing="ij")
     >>> both = torch.stack([torch.stack([x + y, x - y], dim=-1), torch.stack([x * y, x - y], dim=-1)])
@@ -118,16 +117,15 @@ def nonlinear_factorization(
     permutations: int = TRAINED_PERMUTATIONS,
     steps: int = STEPS,
 ) -> Factorization:
-    """Whether an invertible map takes activations to blocks of one factor each (Eq. 25–27).
+    """Test whether an invertible map takes activations to blocks of one factor each (Eq. 25–27).
 
-    Permutations are for members that would pass otherwise, each trained like the activations themselves for so many
-    steps at most; with fewer than 19 nothing can pass.
+    Permutations are trained only for members that would otherwise pass; with fewer than 19 permutations none can pass.
 
-    The definition asks for a map, not for one that can be found: a smooth injective representation always has one. This
-    test asks for one that a small flow learns from the kept combinations and that holds at the others, and where points
-    are few it misses some. Of a hundred codes of two dimensions per factor behind a strong nonlinearity, it finds 97 on
-    a 16 × 16 grid, 95 on 12 × 12 and 38 on 8 × 8 where they are smooth in the factors; 93 on 24 × 24, 84 on 16 × 16 and
-    62 on 12 × 12 where every value has a random code. Failing it on a small grid says little, therefore; passing does.
+    A smooth injective representation always has such a map. This test requires one that a small flow learns from the
+    kept combinations and that extends to the others, and with few points it misses some. Of a hundred codes of two
+    dimensions per factor behind a strong nonlinearity, it finds 97 on a 16 × 16 grid, 95 on 12 × 12 and 38 on 8 × 8 if
+    they are smooth in the factors; 93 on 24 × 24, 84 on 16 × 16 and 62 on 12 × 12 if every value has a random code.
+    Failing it on a small grid is therefore weak evidence; passing it is strong evidence.
 
     >>> x, y = torch.meshgrid(torch.linspace(-1, 1, 8), torch.linspace(-1, 1, 8), indexing="ij")
     >>> bent = torch.stack([x + y + (x - y) ** 2, x - y], dim=-1).flatten(0, 1)
@@ -141,15 +139,15 @@ def nonlinear_factorization(
 
 @dataclass(frozen=True, eq=False)
 class Groupings:
-    """All groupings of the factors, and the best of every member."""
+    """All groupings of the factors, and the best one of every member."""
 
     groupings: tuple[Grouping, ...]
     score: Float[Tensor, "*member grouping"]
-    """At held-out points; NaN where no point can be scored."""
+    """Score at held-out points; NaN if no point can be scored."""
     value: Float[Tensor, "*member grouping"]
-    """The score less the penalty; −∞ where there is none, or where a group has no coordinate."""
+    """The score minus the penalty; −∞ without a score, or if a group has no coordinate."""
     best: Int[Tensor, "*member"]
-    """Position of the best grouping."""
+    """Index of the best grouping."""
 
 
 def best_grouping(
@@ -159,15 +157,15 @@ def best_grouping(
     *,
     share: float = SHARE,
 ) -> Groupings:
-    """Which factors, of at most five, the activations hold in common blocks of coordinates (Eq. 28).
+    """The best grouping of at most five factors into common blocks of coordinates (Eq. 28).
 
     >>> x, y, z = torch.meshgrid(*[torch.linspace(-1, 1, 4)] * 3, indexing="ij")
-    >>> found = best_grouping(torch.stack([x * y, x, z + x * y, y - z], dim=-1).flatten(0, 2), (4, 4, 4), share=1.0)
-    >>> found.groupings[found.best]
+    >>> result = best_grouping(torch.stack([x * y, x, z + x * y, y - z], dim=-1).flatten(0, 2), (4, 4, 4), share=1.0)
+    >>> result.groupings[result.best]
     ((0, 1), (2,))
     """
     if len(shape) > MOST_FACTORS:
-        raise InvalidValue("shape", tuple(shape), f"at most {MOST_FACTORS} factors: every grouping is tried")
+        raise InvalidValue("shape", tuple(shape), f"at most {MOST_FACTORS} factors, since every grouping is tested")
     activations = Activations.of(features, shape, held_out, share)
     groupings = tuple(sorted(partitions(len(shape)), key=lambda own: (-len(own), own)))
     parts = [_scored(activations, grouping) for grouping in groupings]
@@ -178,7 +176,7 @@ def best_grouping(
 
 
 def partitions(count: int) -> Iterator[Grouping]:
-    """All ways to split 0 … count − 1 into groups."""
+    """All partitions of 0 … count − 1."""
     if not count:
         yield ()
         return
@@ -189,7 +187,7 @@ def partitions(count: int) -> Iterator[Grouping]:
 
 
 def _scored(activations: Activations, grouping: Grouping) -> tuple[Tensor, Tensor]:
-    """Score and value before the penalty, of each member."""
+    """Score and value before the penalty, for each member."""
     ones = torch.ones(activations.members, dtype=torch.float64, device=activations.coordinates[0].device)
     if len(grouping) == 1:
         return ones, ones
@@ -203,7 +201,7 @@ def _scored(activations: Activations, grouping: Grouping) -> tuple[Tensor, Tenso
 
 @dataclass(frozen=True, eq=False)
 class Activations:
-    """Those of some members over a grid, projected."""
+    """Projected activations of some members over a grid."""
 
     shape: tuple[int, ...]
     members: tuple[int, ...]
@@ -212,20 +210,20 @@ class Activations:
 
     @classmethod
     def of(cls, features: Tensor, shape: tuple[int, ...], held_out: Tensor | None, share: float) -> Activations:
-        """Projected to the directions that hold a share of the variance."""
+        """Activations projected to the directions that hold a fraction of the variance."""
         if len(shape) < 2 or math.prod(shape) != features.shape[-2]:
-            raise InvalidValue("shape", shape, f"two or more factors of {features.shape[-2]} combinations")
+            raise InvalidValue("shape", shape, f"two or more factors with {features.shape[-2]} combinations")
         kept = kept_points(shape, held_out)
         each = features.reshape(-1, *features.shape[-2:])
         coordinates = tuple(projection(own, kept, share=share)(own) for own in each)
         return cls(shape, tuple(features.shape[:-2]), kept, coordinates)
 
     def design(self, groups: Sequence[Sequence[int]] | None = None) -> Design:
-        """With factors that act alone, or in groups."""
+        """The design in which factors act alone, or in groups."""
         return Design.of(self.shape, self.kept, groups).on(self.coordinates[0].device)
 
     def permuted(self, permutations: int) -> Tensor:
-        """`[permutation, point]`: whose activations each combination gets."""
+        """`[permutation, point]`: index of the point whose activations each combination gets."""
         generator = torch.Generator().manual_seed(1)
         orders = torch.zeros(permutations, len(self.kept), dtype=torch.int64)
         for part in (self.kept, ~self.kept):
@@ -235,7 +233,7 @@ class Activations:
         return orders.to(self.coordinates[0].device)
 
     def alike(self, members: Iterable[int], copies: int, trained: bool) -> Iterator[tuple[list[int], Tensor]]:
-        """Some members with as many coordinates at a time, and these."""
+        """Batches of members with equally many coordinates, and their coordinates."""
         by_size: dict[int, list[int]] = defaultdict(list)
         for member in members:
             by_size[self.coordinates[member].shape[-1]].append(member)
@@ -248,15 +246,15 @@ class Activations:
 
 
 def block_test(activations: Activations, design: Design, permutations: int, steps: int | None = None) -> Factorization:
-    """The linear test, or with steps of training the nonlinear one."""
+    """The linear test or, with training steps, the nonlinear one."""
     everyone = range(len(activations.coordinates))
     coordinates = activations.coordinates
     most = max(own.shape[-1] for own in coordinates)
     block = torch.full((len(coordinates), most), NONE, device=coordinates[0].device)
     score, recovered = torch.zeros(2, len(coordinates), dtype=torch.float64, device=block.device)
     for members, own in activations.alike(everyone, 1, steps is not None):
-        found, score[members], recovered[members] = mapped(own, design, steps)
-        block[members, : found.shape[-1]] = found
+        blocks, score[members], recovered[members] = mapped(own, design, steps)
+        block[members, : blocks.shape[-1]] = blocks
     groups = torch.arange(len(design.counts), device=block.device)
     share = (block[:, None] == groups[:, None]).sum(dim=-1).double() / (block != NONE).sum(dim=-1, keepdim=True)
     passes = (torch.minimum(score, recovered) >= PASSING) & (share > 0).all(dim=-1)
@@ -274,7 +272,7 @@ def _p_values(
     activations: Activations, candidates: Iterable[int], score: Tensor, design: Design, permutations: int,
     steps: int | None,
 ) -> Tensor:  # fmt: skip
-    """Of the scores of some members, among those of their permutations; NaN for the others."""
+    """P-values of the scores of some members, among those of their permutations; NaN for the others."""
     p_value = torch.full_like(score, math.nan)
     orders = activations.permuted(permutations)
     for members, coordinates in activations.alike(candidates, max(1, permutations), steps is not None):
@@ -287,19 +285,19 @@ def _p_values(
 
 
 def mapped(given: Tensor, design: Design, steps: int | None) -> tuple[Tensor, Tensor, Tensor]:
-    """Blocks, scores and recovered shares of members × points × coordinates, separated or straightened by a flow."""
-    start = separate(given, design)
-    separated = given @ start.rotation
-    if steps is None or given.shape[-1] < len(design.counts):  # too few for a block each: no flow will help
-        score = share_predicted(separated, _predicted(separated, start.block, design), design)
-        return start.block, score, score
+    """Blocks, scores and recovered fractions of `[member, point, coordinate]`, mapped linearly or by a flow."""
+    rotation, block = separate(given, design)
+    separated = given @ rotation
+    if steps is None or given.shape[-1] < len(design.counts):  # too few for a block each, so no flow can help
+        score = share_predicted(separated, _predicted(separated, block, design), design)
+        return block, score, score
     flow = straightened(separated, design, steps=steps)
     images = flow(separated)
-    end = separate(images, design)
-    coordinates = images @ end.rotation
-    prediction = _predicted(coordinates, end.block, design)
-    back = flow.inverse(torch.linalg.solve(end.rotation, prediction, left=False))
-    return end.block, share_predicted(coordinates, prediction, design), share_predicted(separated, back, design)
+    rotation, block = separate(images, design)
+    coordinates = images @ rotation
+    prediction = _predicted(coordinates, block, design)
+    back = flow.inverse(torch.linalg.solve(rotation, prediction, left=False))
+    return block, share_predicted(coordinates, prediction, design), share_predicted(separated, back, design)
 
 
 def _predicted(coordinates: Tensor, block: Tensor, design: Design) -> Tensor:
@@ -308,16 +306,16 @@ def _predicted(coordinates: Tensor, block: Tensor, design: Design) -> Tensor:
 
 @dataclass(frozen=True, eq=False)
 class Selectivity:
-    """What each unit responds to."""
+    """The selectivity of each unit."""
 
     share: Float[Tensor, "*member feature factor"]
-    """Of its variance, that each factor explains alone; 0 for a unit that does not vary."""
+    """Fraction of its variance that each factor explains alone; 0 for a constant unit."""
     factor: Int[Tensor, "*member feature"]
-    """The one that explains most; −1 for a unit that does not vary."""
+    """The factor that explains most; −1 for a constant unit."""
 
 
 def unit_selectivity(features: Float[Tensor, "*member point feature"], shape: tuple[int, ...]) -> Selectivity:
-    """How much of each unit's variance over the grid each factor explains alone.
+    """Fraction of each unit's variance over the grid that each factor explains alone.
 
     >>> x, y = torch.meshgrid(torch.arange(4.0), torch.arange(4.0), indexing="ij")
     >>> own = unit_selectivity(torch.stack([x, x + y, 0 * x], dim=-1).flatten(0, 1), (4, 4))

@@ -1,21 +1,20 @@
 """Invertible maps that straighten activations, trained for many members at once (Eq. 25–27).
 
-A flow is a chain of affine coupling layers. Every layer turns the coordinates by a fixed random rotation and lets one
-half of them scale and shift the other. Scales are e^(b·tanh), so that no layer can stretch or squash without bound, and
-the inverse is exact and as cheap as the map. A new flow is the identity. All members start with the same random
-numbers: what a member is trained to does not depend on the others in its batch.
+A flow is a chain of affine coupling layers. Every layer applies a fixed random rotation and lets one half of the
+coordinates scale and shift the other half. Scales are e^(b·tanh), so no layer stretches without bound, and the inverse
+is exact and as cheap as the map. A new flow is the identity. All members start from the same random numbers, so the
+result of a member does not depend on the others in its batch.
 
-What is minimised, at points that are kept, is the sum of two shares of variance. One is what is left of coordinates
-once they are separated as well as a linear map can (`separation`), each explained by its own factor; the separation,
-and with it the block of every coordinate, is revised now and then. A flow could lower this one alone by squashing what
-it cannot explain and laying something that it can over it: the map stays invertible, but only just. The other is
-therefore what is lost of the activations when every coordinate is replaced by its mean given its own factor and mapped
-back. Both are ratios: shrinking gains nothing.
+The loss, at kept points, is the sum of two fractions of variance. One is what remains unexplained when each coordinate,
+after the best linear separation (`separation`), is explained by its own factor; the separation and the blocks are
+updated every few steps. A flow could lower this term alone by squashing what it cannot explain: the map would only just
+be invertible. The other term is therefore what is lost of the activations when every coordinate is replaced by its mean
+given its own factor and mapped back. Both are ratios, so shrinking gains nothing.
 
-Some of the kept points are left out to say when to stop: a member keeps the map that predicted them best, and leaves
-the batch once that was some time ago. Points that are held out are never seen.
+Some of the kept points are used for early stopping: a member keeps the map that predicted them best, and leaves the
+batch once it has not improved for some time. Held-out points are never seen.
 
-Known answers: a map followed by its inverse changes nothing; nor does a new flow.
+Known answers: a map followed by its inverse is the identity; so is a new flow.
 """
 
 from __future__ import annotations
@@ -41,20 +40,20 @@ from recombine.theory.separation import (
 
 LAYERS = 10
 HIDDEN = 32
-"""Units of the network that scales and shifts."""
+"""Hidden units of the network that computes scales and shifts."""
 STRETCH = 0.5
-"""Largest logarithm of a scale, per layer."""
+"""Largest log scale of a layer."""
 STEPS = 300
 RATE, WARM_UP = 5e-3, 0.1
-"""Largest learning rate, and the share of the steps in which it rises to that; then it falls as a cosine."""
+"""Peak learning rate, and the fraction of the steps in which it rises to it, before a cosine decay."""
 BETAS, STILL = (0.9, 0.999), 1e-5
-"""Of Adam; gradients well below the latter are rounding errors, as those of a shift of all points, and move little."""
+"""Adam's betas and epsilon; gradients well below the latter are rounding errors, such as those of a common shift."""
 REVISION = 10
-"""Steps from one separation to the next."""
+"""Steps between updates of the separation."""
 PATIENCE = 80
-"""Steps without a better map after which a member stops."""
+"""Steps without improvement after which a member stops."""
 VALIDATION = 0.12
-"""Of the kept points, that say when to stop."""
+"""Fraction of the kept points used for early stopping."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,13 +62,13 @@ class Flow:
 
     turns: Tensor
     """`[layer + 1, coordinate, coordinate]`: rotations before, between and after the layers, the same for all members;
-    in float64 always, or the inverse would not be one."""
+    always in float64, for an exact inverse."""
     parameters: tuple[Tensor, ...]
-    """Four for each layer, members first: weights and biases to the hidden units and from them."""
+    """Weights and biases to and from the hidden units of each layer, with a leading member axis."""
 
     @classmethod
     def identity(cls, members: int, size: int) -> Flow:
-        """A flow that changes nothing yet."""
+        """A flow that is the identity."""
         generator = torch.Generator().manual_seed(0)
         rotations, parameters = [torch.eye(size, dtype=torch.float64)], []
         for layer in range(LAYERS):
@@ -84,7 +83,7 @@ class Flow:
         return cls(torch.stack(turns), tuple(parameters))
 
     def __call__(self, coordinates: Tensor) -> Tensor:
-        """The map of members × points × coordinates."""
+        """The images of `[member, point, coordinate]`."""
         *turns, last = self.turns.to(coordinates.dtype)
         for layer, turn in enumerate(turns):
             giving, taking = (coordinates @ turn).split(_halves(len(turn), layer), dim=-1)
@@ -93,7 +92,7 @@ class Flow:
         return coordinates @ last
 
     def inverse(self, coordinates: Tensor) -> Tensor:
-        """What is mapped to these coordinates."""
+        """The coordinates that are mapped to these."""
         *turns, last = self.turns.to(coordinates.dtype).mT
         coordinates = coordinates @ last
         for layer, turn in reversed(list(enumerate(turns))):
@@ -103,7 +102,7 @@ class Flow:
         return coordinates
 
     def with_parameters(self, parameters: Sequence[Tensor]) -> Flow:
-        """The same layers with other numbers."""
+        """The flow with other parameters."""
         return Flow(self.turns.to(parameters[0].device), tuple(parameters))
 
     def _coupling(self, layer: int, giving: Tensor) -> tuple[Tensor, Tensor]:
@@ -114,17 +113,17 @@ class Flow:
 
 
 def _halves(size: int, layer: int) -> list[int]:
-    """How many coordinates scale and shift, and how many are scaled and shifted; of an odd number, in turn one more."""
+    """Sizes of the half that determines scale and shift and of the other; odd sizes alternate between layers."""
     giving = size - size // 2 if layer % 2 or size == 1 else size // 2
     return [giving, size - giving]
 
 
 def straightened(coordinates: Tensor, design: Design, *, steps: int) -> Flow:
-    """A flow for members × points × coordinates that starts as the identity, in float64."""
+    """A flow in float64 that straightens `[member, point, coordinate]`."""
     labels = design.labels[:, design.kept].cpu()
     everything = torch.ones(labels.shape[1], dtype=torch.bool)
     left_out = random_points(labels, everything, VALIDATION, 0)
-    scored = left_out if bool(left_out.any()) else everything  # where no value can spare a point
+    scored = left_out if bool(left_out.any()) else everything  # if every value has a single point
     inner = Design.from_cells(labels, ~left_out, scored).on(coordinates.device)
     training = Training(coordinates[:, design.kept].float(), inner)
     for step in range(0, steps + 1, REVISION):
@@ -138,14 +137,14 @@ def straightened(coordinates: Tensor, design: Design, *, steps: int) -> Flow:
 
 @dataclass(eq=False)
 class Training:
-    """Flows on their way; Adam is written out because members leave with their moments."""
+    """The state of training; Adam is written out because members that stop take their moments with them."""
 
     points: Tensor
-    """`[member, point, coordinate]`, of members that have not stopped."""
+    """`[member, point, coordinate]` of the active members."""
     design: Design
     flow: Flow = field(init=False)
     best: list[Tensor] = field(init=False)
-    """Parameters of every member that predicted the points left out best."""
+    """Parameters of every member that predicted the validation points best."""
 
     def __post_init__(self) -> None:
         members, device = len(self.points), self.points.device
@@ -160,10 +159,9 @@ class Training:
 
     @torch.no_grad()
     def revise(self, step: int) -> tuple[Tensor, Tensor]:
-        """The best separation of every active member; notes which maps are better than before, and who stops."""
+        """Update the separation, record improvements and drop members that stop; return rotations and blocks."""
         images = self.flow(self.points)
-        kept = images[:, self.design.kept]
-        factor, covariances = whitened_effects(kept, self.design)
+        factor, covariances = whitened_effects(images[:, self.design.kept], self.design)
         rotation = best_rotation(covariances)
         block = explained_shares(covariances, rotation).argmax(dim=1)
         labels = self.design.labels[:, self.design.scored]
@@ -198,7 +196,7 @@ class Training:
         self.flow = self.flow.with_parameters([own.detach() for own in parameters])
 
     def _loss(self, rotation: Tensor, block: Tensor) -> Tensor:
-        """Share of variance that is not explained, and share that is lost, of each member."""
+        """Unexplained plus lost fraction of variance, for each member."""
         points = self.points[:, self.design.kept]
         images = self.flow(points)
         factor, covariances = whitened_effects(images, self.design)
@@ -216,7 +214,7 @@ class Training:
 
 
 def _separated(images: Tensor, factor: Tensor, rotation: Tensor) -> Tensor:
-    """Whitened and turned."""
+    """Whitened and rotated images."""
     return torch.linalg.solve_triangular(factor, images.mT, upper=False).mT @ rotation
 
 

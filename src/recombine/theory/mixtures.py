@@ -1,25 +1,23 @@
-"""Distributions as mixtures of products of single-factor distributions (Eq. 14, 18–20), and how many it takes.
+"""Mixtures of products of single-factor distributions (Eq. 14, 18–20).
 
 Conventions
 -----------
-A distribution over a factor grid is flat over its points, with any batch axes in front, not negative, of sum 1. A
-mixture of rank R is Σ_r λ_r Π_i p_i^(r)(x_i): weights and every p_i^(r) are distributions. Divergences are of the
-distribution from the mixture: Kullback–Leibler in nats, or total variation, half the summed absolute difference.
-`mixture_rank` is the least rank within ε.
+A distribution over a factor grid is flat over its points, with any batch axes in front, non-negative, with sum 1. A
+mixture of rank R is Σ_r λ_r Π_i p_i^(r)(x_i), where the weights and every p_i^(r) are distributions. Divergences are
+from the distribution to the mixture: Kullback–Leibler in nats, or total variation, half the sum of absolute
+differences. `mixture_rank` is the smallest rank within ε.
 
-For Kullback–Leibler the mixture is fitted by expectation–maximisation, which never makes it worse, from several random
-starts of which the best is kept; distributions that have settled, or are mixed well enough, leave the batch. For total
-variation it starts there and goes on by gradients of a smoothed distance, as no such steps are known; the best mixture
-on the way is kept.
+For Kullback–Leibler the mixture is fitted by expectation–maximisation from several random starts, of which the best is
+kept; distributions that have converged, or are close enough, leave the batch. For total variation the fit continues
+from there by gradient descent on a smoothed distance, and the best mixture on the way is kept.
 
 Known answers: at rank 1 the divergence is the total correlation, for two factors the mutual information; independent
-factors have none; planted mixtures of k products are found with k.
+factors have 0; planted mixtures of k products are recovered with rank k.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -30,39 +28,30 @@ from torch import Tensor
 from recombine.errors import InvalidValue
 from recombine.theory.projections import refuse_not_finite
 from recombine.theory.ranks import MORE
-from recombine.theory.search import khatri_rao
+from recombine.theory.search import SumOfProducts, khatri_rao, ordered
 
 Divergence = Literal["kl", "tv"]
 RESTARTS = 6
 ITERATIONS = 3000
-"""Sweeps of one fit at most."""
+"""Maximum number of EM sweeps."""
 TOLERANCE = 1e-9
-"""Nats per sweep: an improvement below it ends a fit."""
+"""Improvement in nats per sweep below which a fit ends."""
 BLOCK = 8
-"""Sweeps from one look at the divergence to the next."""
+"""Sweeps between evaluations of the divergence."""
 EXACT = 1e-12
-"""Divergence that is next to none."""
+"""Divergence that counts as 0."""
 POLISHING = 400
-"""Gradient steps towards a smaller total variation."""
+"""Gradient steps on the total variation."""
 
 Found = list[Tensor]
-"""Weights, every factor's distributions, and divergences."""
+"""Weights, the distributions of every factor, and divergences."""
 
 
 @dataclass(frozen=True, eq=False)
-class MixtureOfProducts:
-    """A mixture for every distribution of a batch."""
+class MixtureOfProducts(SumOfProducts):
+    """A mixture for every distribution of a batch: weights with sum 1, and distributions of each factor."""
 
-    weights: Float[Tensor, "*batch rank"]
-    """Of sum 1, falling."""
-    factors: tuple[Float[Tensor, "*batch _ rank"], ...]
-    """For each factor, its distributions."""
     divergence: Float[Tensor, "*batch"]
-
-    @property
-    def values(self) -> Float[Tensor, "*batch point"]:
-        """The mixture, at every point of the grid."""
-        return mixed(self.weights, self.factors)
 
 
 def mixture_of_products(
@@ -73,7 +62,7 @@ def mixture_of_products(
     divergence: Divergence = "kl",
     restarts: int = RESTARTS,
 ) -> MixtureOfProducts:
-    """The nearest mixture of `rank` products that was found, of several starts, for each distribution over a grid.
+    """The closest mixture of `rank` products found from several starts, for each distribution over a grid.
 
     The divergence is Kullback–Leibler (`kl`) or total variation (`tv`).
 
@@ -90,13 +79,7 @@ def mixture_of_products(
         best = fit.polished(flat, best)
     batch = probabilities.shape[:-1]
     weights, *factors, distance = best
-    weights, order = weights.sort(dim=-1, descending=True)
-    factors = [part.gather(-1, order[..., None, :].expand_as(part)) for part in factors]
-    return MixtureOfProducts(
-        weights.reshape(*batch, -1),
-        tuple(part.reshape(*batch, *part.shape[-2:]) for part in factors),
-        distance.reshape(batch),
-    )
+    return MixtureOfProducts(*ordered(weights, factors, batch), distance.reshape(batch))
 
 
 def mixture_rank(
@@ -108,7 +91,7 @@ def mixture_rank(
     largest: int = 8,
     restarts: int = RESTARTS,
 ) -> Int[Tensor, "*batch"]:
-    """The least number of products whose mixture is within ε of a distribution (Eq. 20); −1 if larger than `largest`.
+    """The smallest number of products whose mixture is within ε of a distribution (Eq. 20); −1 if above `largest`.
 
     >>> mixture_rank(torch.eye(3).flatten() / 3, (3, 3), 0.01).item()
     3
@@ -119,17 +102,17 @@ def mixture_rank(
         places = torch.nonzero(ranks == MORE).flatten()
         if not len(places):
             break
-        if divergence == "kl":  # a search may end where it is near enough
+        if divergence == "kl":  # the fit may stop once it is close enough
             distance = Fit(shape, rank, enough=epsilon).best(flat[places], restarts)[-1]
         else:
-            found = mixture_of_products(flat[places], shape, rank, divergence=divergence, restarts=restarts)
-            distance = found.divergence
+            mixture = mixture_of_products(flat[places], shape, rank, divergence=divergence, restarts=restarts)
+            distance = mixture.divergence
         ranks[places[distance <= epsilon]] = rank
     return ranks.reshape(probabilities.shape[:-1])
 
 
 def _distributions(probabilities: Tensor) -> Tensor:
-    """Flat and in double precision, refused if they are none."""
+    """Validated distributions, flat and in double precision."""
     refuse_not_finite("probabilities", probabilities)
     flat = probabilities.double().reshape(-1, probabilities.shape[-1])
     if bool((flat < 0).any()):
@@ -142,15 +125,15 @@ def _distributions(probabilities: Tensor) -> Tensor:
 
 @dataclass(frozen=True, eq=False)
 class Fit:
-    """Mixtures of `rank` products over grids."""
+    """A fit of mixtures of `rank` products."""
 
     shape: tuple[int, ...]
     rank: int
     enough: float
-    """Divergence at which a distribution is mixed well enough."""
+    """Divergence at which a fit may stop."""
 
     def best(self, flat: Tensor, restarts: int) -> Found:
-        """Of every distribution the start that ended nearest; one that is near enough starts no more."""
+        """The best of several starts for every distribution; those that are close enough are not restarted."""
         generator = torch.Generator().manual_seed(0)
         best = self.descended(flat, *self.start(flat, generator))
         for _ in range(0 if self.rank == 1 else restarts - 1):
@@ -164,7 +147,7 @@ class Fit:
         return best
 
     def start(self, like: Tensor, generator: torch.Generator) -> tuple[Tensor, list[Tensor]]:
-        """Random distributions about the marginal ones."""
+        """Random perturbations of the marginal distributions."""
         grid = like.unflatten(-1, self.shape)
         factors = []
         for axis, size in enumerate(self.shape):
@@ -175,7 +158,7 @@ class Fit:
         return torch.full((len(like), self.rank), 1 / self.rank, dtype=like.dtype, device=like.device), factors
 
     def descended(self, flat: Tensor, weights: Tensor, factors: list[Tensor]) -> Found:
-        """Expectation–maximisation until no sweep helps any more; distributions that have settled leave the batch."""
+        """Expectation–maximisation until convergence."""
         result = [weights.clone(), *(own.clone() for own in factors)]
         divergence = torch.full((len(flat),), math.inf, dtype=flat.dtype, device=flat.device)
         active = torch.arange(len(flat), device=flat.device)
@@ -185,7 +168,7 @@ class Fit:
                 weights, factors = self._sweep(own, weights, factors)
             for whole, part in zip(result, (weights, *factors), strict=True):
                 whole[active] = part
-            now = kullback_leibler(own, mixed(weights, factors))
+            now = kullback_leibler(own, SumOfProducts(weights, tuple(factors)).values)
             done = ((divergence[active] - now).abs() < BLOCK * TOLERANCE) | (now <= self.enough)
             divergence[active] = now
             active = active[~done]
@@ -196,7 +179,7 @@ class Fit:
     def _sweep(self, flat: Tensor, weights: Tensor, factors: list[Tensor]) -> tuple[Tensor, list[Tensor]]:
         products = khatri_rao(factors) * weights[..., None, :]
         mixture = products.sum(dim=-1).clamp(min=torch.finfo(flat.dtype).tiny)
-        shares = products * (flat / mixture)[..., None]  # of the points, that each product has
+        shares = products * (flat / mixture)[..., None]  # responsibilities
         weights = shares.sum(dim=-2)
         grid = shares.unflatten(-2, self.shape)
         below = torch.where(weights > 0, weights, 1.0)[..., None, :]
@@ -207,9 +190,9 @@ class Fit:
         return weights, factors
 
     def polished(self, flat: Tensor, fitted: Found) -> Found:
-        """From there on by gradients of the total variation, as far as that helps."""
+        """The mixtures improved by gradient descent on the total variation."""
         near = fitted[:-1]
-        best = [*near, total_variation(flat, mixed(near[0], near[1:]))]
+        best = [*near, total_variation(flat, SumOfProducts(near[0], tuple(near[1:])).values)]
         tiny = torch.finfo(flat.dtype).tiny
         logits = [part.clamp(min=tiny).log().clamp(min=-30).requires_grad_() for part in near]
         optimizer = torch.optim.Adam(logits, lr=0.05)
@@ -217,7 +200,7 @@ class Fit:
         for _step in range(POLISHING):
             with torch.enable_grad():
                 now, own = logits[0].softmax(dim=-1), [logit.softmax(dim=-2) for logit in logits[1:]]
-                mixture = mixed(now, own)
+                mixture = SumOfProducts(now, tuple(own)).values
                 smooth = ((flat - mixture).square() + 1e-12).sqrt().sum()
             with torch.no_grad():
                 distance = total_variation(flat, mixture)
@@ -232,16 +215,11 @@ class Fit:
 
 
 def kullback_leibler(p: Tensor, q: Tensor) -> Tensor:
-    """Of p from q, in nats; rounding may not make it negative."""
+    """KL(p‖q) in nats, clamped against negative rounding errors."""
     tiny = torch.finfo(p.dtype).tiny
     return (torch.special.xlogy(p, p) - torch.special.xlogy(p, q.clamp(min=tiny))).sum(dim=-1).clamp(min=0)
 
 
 def total_variation(p: Tensor, q: Tensor) -> Tensor:
-    """Half the summed absolute difference."""
+    """Half the sum of absolute differences."""
     return (p - q).abs().sum(dim=-1) / 2
-
-
-def mixed(weights: Tensor, factors: Sequence[Tensor]) -> Tensor:
-    """The mixture, at every point of the grid."""
-    return (khatri_rao(factors) * weights[..., None, :]).sum(dim=-1)

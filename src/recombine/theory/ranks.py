@@ -3,39 +3,36 @@
 Conventions
 -----------
 Values over a factor grid are flat over its points, in the grid's order, with any batch axes in front: outputs, members.
-Every output is a function of its own, as the paper has it. A decomposition of rank R is Σ_r λ_r Π_i φ_i^(r)(x_i), each
-φ a unit vector over the values of a factor, λ ≥ 0 and falling. It is not unique for two factors, and seldom is it
-otherwise. Errors are relative: the norm of what is left over that of the values. The function that is 0 has rank 0, any
-other that is a product, a constant too, rank 1. `epsilon_rank` (Eq. 17) is the least rank with an error of at most ε,
-`exact_rank` (Eq. 16) that with next to none.
+Every output is a separate function, as in the paper. A decomposition of rank R is Σ_r λ_r Π_i φ_i^(r)(x_i), where each
+φ is a unit vector over the values of a factor, and the λ ≥ 0 descend. It is not unique for two factors. Errors are
+relative: the norm of the residual divided by that of the values. The zero function has rank 0, any other product,
+including a constant, rank 1. `epsilon_rank` (Eq. 17) is the smallest rank with an error of at most ε, `exact_rank`
+(Eq. 16) that with an error of about 0.
 
-Two factors without missing entries: the singular value decomposition, which is exact and the best there is. Otherwise a
-search (`search`) from several starts, of which the best is kept. Entries that `mask` leaves out have no say at all; a
-value of a factor that has no entry keeps what it started with.
+For two factors without missing entries, the singular value decomposition is exact. Otherwise it is a search (`search`)
+from several starts, of which the best is kept. Entries outside `mask` are ignored; a value of a factor without any
+entry keeps its initial value.
 
-Three factors or more have functions that fewer products come as near to as one likes, with ever larger terms that
-cancel: x + y + z has rank 3, and [(1 + d·x)(1 + d·y)(1 + d·z) − 1] / d, two products, goes to it with d. Their ε-rank
-is below their rank for any ε that a search can reach.
+For three or more factors, some functions are limits of sums of fewer products with ever larger terms that cancel:
+x + y + z has rank 3, and [(1 + d·x)(1 + d·y)(1 + d·z) − 1] / d, two products, converges to it as d → 0. Their ε-rank is
+below their rank for any ε that a search can reach.
 
-A Gram matrix K[(x₁ … xₙ), (x₁′ … xₙ′)] over a grid is a function of n pairs (x_i, x_i′), and its rank that of this
-function: the least number of products Π_i k_i(x_i, x_i′) that sum to it. For two factors that is the operator-Schmidt
-rank. What a single term means, factorization or memorisation, `recombine.metrics.factorization` says.
+A Gram matrix K[(x₁ … xₙ), (x₁′ … xₙ′)] over a grid is a function of n pairs (x_i, x_i′), and its rank is the smallest
+number of products Π_i k_i(x_i, x_i′) that sum to it. For two factors that is the operator-Schmidt rank. Whether a
+single term means factorization or memorisation is discussed in `recombine.metrics.factorization`.
 
-What networks learnt is held against the target: each pixel of an image is a function of the factors, over the grid's
-points, and its complexity the least number of products with a relative error of at most ε. It is taken over all points,
-over the kept ones alone and over those held out alone; so is the target's, as a part of a function may be simpler than
-all of it. Held-out points that are all combinations of some values of each factor are a grid of their own; any others,
-and the kept points, are a grid with missing entries, which a sum of products may fill with numbers as large as it
-takes.
+The complexity of learnt functions is compared with the target's: each pixel of an image is a function of the factors,
+and its complexity is its ε-rank over all points, over the kept points, and over the held-out points, since a part of a
+function may be simpler than the whole. Held-out points that are all combinations of some values of each factor form a
+grid; any others, and the kept points, are a grid with missing entries, which a sum of products may fill with any
+values. Dark pixels hold little but noise, which has any rank, so pixels are weighted by their fraction of the energy
+(sum of squares) of the same image, network and region.
 
-A network's dark pixels hold little but noise, which has any rank. Pixels therefore count by their share of the energy
-(summed squares) of the same image, network and region.
-
-Known answers: a planted sum of R products has error 0 at rank R and not below, with holes too; two factors agree with
-the SVD; masking nothing changes nothing. Products of kernels have rank 1, the delta kernel too; additive kernels Σ_i
-k_i(x_i, x_i′) have rank 2 for two factors and n for n; the OR kernel 1 − Π_i (1 − δ_i) has rank 2 whatever n. Pixels of
-a Gaussian bump are products, rank 1; what a superposer of two images shows on a held-out block, a(x) + b(y), has rank
-2; a block that is a constant has rank 1, one that is 0 rank 0.
+Known answers: a planted sum of R products has error 0 at rank R and not below, also with missing entries; two factors
+agree with the SVD; an all-true mask changes nothing. Products of kernels, including the delta kernel, have rank 1;
+additive kernels Σ_i k_i(x_i, x_i′) have rank 2 for two factors and n for n; the OR kernel 1 − Π_i (1 − δ_i) has rank 2
+for any n. Pixels of a Gaussian bump are products, rank 1; a superposition of two images on a held-out block,
+a(x) + b(y), has rank 2; a constant block has rank 1, a zero block rank 0.
 """
 
 from __future__ import annotations
@@ -51,39 +48,30 @@ from torch import Tensor
 
 from recombine.errors import InvalidValue
 from recombine.theory.projections import refuse_not_finite
-from recombine.theory.search import EXACT, SWEEPS, Search, khatri_rao
+from recombine.theory.search import EXACT, SWEEPS, Search, SumOfProducts, ordered
 
 RESTARTS, PIXEL_RESTARTS = 4, 1
-"""Starts of a search; of one for each pixel of an image."""
+"""Number of starts of a search; the second if there is a search for each pixel."""
 ITERATIONS = 200
-"""Steps of one search at most."""
+"""Maximum number of steps of a search."""
 TOLERANCE = 1e-5
-"""Share of the squared error below which an improvement, from one step to the next, counts as none."""
+"""Relative improvement of the squared error per step below which a search ends."""
 EXACT_ERROR = 1e-6
-"""Relative error below which a rank is exact."""
+"""Relative error below which a rank counts as exact."""
 STEPS, SWEEPS_OF_TWO = 200, 40
-"""Of a search that does not come to ε, at most; sweeps of two factors cost far less than a step."""
+"""Maximum number of steps of a search for ε; for two factors, of sweeps, which are far cheaper than steps."""
 IMPROVEMENTS = (1e-5, 1e-3)
-"""Share of the squared error that a step must gain, or a search ends: a hundredth of ε, between these."""
+"""Bounds of the relative improvement below which a search for ε ends, a hundredth of ε."""
 MORE = -1
-"""In the place of a rank that is larger than the largest that was tried."""
+"""Stands for a rank larger than the largest that was tried."""
 
 
 @dataclass(frozen=True, eq=False)
-class CPDecomposition:
-    """A sum of products for every problem of a batch."""
+class CPDecomposition(SumOfProducts):
+    """A sum of products of unit functions, with non-negative weights."""
 
-    weights: Float[Tensor, "*batch rank"]
-    """Not negative, falling."""
-    factors: tuple[Float[Tensor, "*batch _ rank"], ...]
-    """For each factor, its unit functions."""
     error: Float[Tensor, "*batch"]
-    """Norm of what is left over that of the values, where there are entries; 0 for values that are 0."""
-
-    @property
-    def values(self) -> Float[Tensor, "*batch point"]:
-        """The sum, at every point of the grid."""
-        return (khatri_rao(self.factors) * self.weights[..., None, :]).sum(dim=-1)
+    """Norm of the residual relative to that of the values, over the entries that count; 0 for zero values."""
 
 
 def cp_decomposition(
@@ -94,9 +82,9 @@ def cp_decomposition(
     mask: Bool[Tensor, " point"] | None = None,
     restarts: int = RESTARTS,
 ) -> CPDecomposition:
-    """The best sum of `rank` products that was found, of several starts, for each grid of values.
+    """The best sum of `rank` products found from several starts, for each grid of values.
 
-    The mask says which entries count.
+    Only entries inside the mask count.
 
     >>> x, y = torch.meshgrid(torch.arange(3.0), torch.arange(4.0), indexing="ij")
     >>> [round(cp_decomposition((x + y).flatten(), (3, 4), rank).error.item(), 3) for rank in (1, 2)]
@@ -110,18 +98,16 @@ def cp_decomposition(
         scale = (problems if chosen is None else problems * chosen).abs().amax(dim=-1, keepdim=True)
         scale = torch.where(scale > 0, scale, 1.0)
         search = Search(shape, rank, ITERATIONS, TOLERANCE)
-        found, error = search.best(problems / scale, restarts, chosen)
-        weights, factors = _normalised(found, scale)
+        functions, error = search.best(problems / scale, restarts, chosen)
+        norms = [own.norm(dim=-2, keepdim=True) for own in functions]
+        factors = [own / torch.where(norm > 0, norm, 1.0) for own, norm in zip(functions, norms, strict=True)]
+        weights = reduce(torch.mul, norms)[..., 0, :] * scale
     batch = values.shape[:-1]
-    return CPDecomposition(
-        weights.reshape(*batch, -1),
-        tuple(factor.reshape(*batch, *factor.shape[-2:]) for factor in factors),
-        error.reshape(batch),
-    )
+    return CPDecomposition(*ordered(weights, factors, batch), error.reshape(batch))
 
 
 def _counted(values: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor | None]:
-    """The values, 0 in place of what a mask leaves out, NaN or not, and the mask; none if everything counts."""
+    """The values with 0 (for NaN, too) outside the mask, and the mask; None if everything counts."""
     if mask is not None:
         if not bool(mask.any()):
             raise InvalidValue("mask", "no entry", "a mask with at least one entry that counts")
@@ -131,8 +117,8 @@ def _counted(values: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor | None
     return values, None if mask is None or bool(mask.all()) else mask
 
 
-def _by_singular_values(values: Tensor, shape: tuple[int, ...], rank: int) -> tuple[Tensor, tuple[Tensor, ...], Tensor]:
-    """Weights, functions and errors."""
+def _by_singular_values(values: Tensor, shape: tuple[int, ...], rank: int) -> tuple[Tensor, list[Tensor], Tensor]:
+    """Weights, functions and errors by the singular value decomposition."""
     u, s, vh = torch.linalg.svd(values.unflatten(-1, shape), full_matrices=False)
     kept = min(rank, s.shape[-1])
     weights, rows, columns = (
@@ -140,15 +126,7 @@ def _by_singular_values(values: Tensor, shape: tuple[int, ...], rank: int) -> tu
     )  # fmt: skip
     scale = s.norm(dim=-1)
     error = torch.where(scale > 0, s[..., kept:].norm(dim=-1) / torch.where(scale > 0, scale, 1.0), 0.0)
-    return weights, (rows, columns), error
-
-
-def _normalised(factors: list[Tensor], scale: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
-    """Falling weights and unit functions."""
-    norms = [factor.norm(dim=-2, keepdim=True) for factor in factors]
-    units = [factor / torch.where(norm > 0, norm, 1.0) for factor, norm in zip(factors, norms, strict=True)]
-    weights, order = (reduce(torch.mul, norms)[..., 0, :] * scale).sort(dim=-1, descending=True)
-    return weights, tuple(unit.gather(-1, order[..., None, :].expand_as(unit)) for unit in units)
+    return weights, [rows, columns], error
 
 
 def epsilon_rank(
@@ -160,7 +138,7 @@ def epsilon_rank(
     mask: Bool[Tensor, " point"] | None = None,
     restarts: int = RESTARTS,
 ) -> Int[Tensor, "*batch"]:
-    """The least number of products with a relative error of at most ε (Eq. 17); −1 where it is larger than `largest`.
+    """The smallest number of products with a relative error of at most ε (Eq. 17); −1 if above `largest`.
 
     >>> x, y = torch.meshgrid(torch.arange(5.0), torch.arange(5.0), indexing="ij")
     >>> epsilon_rank(torch.stack([x * y, x + y, (x - y).abs()]).flatten(1), (5, 5), 0.1).tolist()
@@ -181,7 +159,7 @@ def exact_rank(
     mask: Bool[Tensor, " point"] | None = None,
     restarts: int = 2 * RESTARTS,
 ) -> Int[Tensor, "*batch"]:
-    """The number of products that a function is a sum of (Eq. 16); −1 where it is larger than `largest`.
+    """The number of products that a function is a sum of (Eq. 16); −1 if above `largest`.
 
     >>> exact_rank(torch.eye(4).flatten(), (4, 4)).item()
     4
@@ -192,7 +170,7 @@ def exact_rank(
 def least_ranks(
     problems: Tensor, shape: tuple[int, ...], epsilon: float, largest: int, mask: Tensor | None, restarts: int
 ) -> Tensor:
-    """Of each problem; −1 where it is larger than `largest`, 0 where there is nothing."""
+    """The smallest rank of each problem; −1 if above `largest`, 0 for zero values."""
     entries = problems.double() if mask is None else problems.double() * mask
     scale = entries.abs().amax(dim=-1, keepdim=True)
     entries = entries / torch.where(scale > 0, scale, 1.0)
@@ -207,14 +185,14 @@ def least_ranks(
 
 
 def _spectral_ranks(matrices: Tensor, bound: Tensor) -> Tensor:
-    """The least ranks of matrices with a residual of at most a bound: how many singular values are before that tail."""
+    """The smallest ranks of matrices with a residual of at most a bound, from their singular values."""
     squared = torch.linalg.svdvals(matrices).square()
     tails = squared.flip(-1).cumsum(dim=-1).flip(-1)
     return (tails.sqrt() > bound[:, None]).sum(dim=-1)
 
 
 def _lower_bounds(matrices: Tensor, mask: Tensor, bound: Tensor) -> Tensor:
-    """Ranks of rows without missing entries, and of columns."""
+    """Lower bounds of ranks: those of the complete rows, and of the complete columns."""
     parts = [matrices[:, mask.all(dim=1)], matrices[:, :, mask.all(dim=0)]]
     ranks = [_spectral_ranks(part, bound) for part in parts if part.numel()]
     return torch.stack([torch.zeros_like(bound, dtype=torch.int64), *ranks]).amax(dim=0)
@@ -224,7 +202,7 @@ def _searched(
     entries: Tensor, shape: tuple[int, ...], epsilon: float, least: Tensor, largest: int, mask: Tensor | None,
     restarts: int,
 ) -> Tensor:  # fmt: skip
-    """From the least rank that each problem may have upwards."""
+    """Search for the smallest rank of each problem, upwards from a lower bound."""
     ranks = torch.where(least == 0, 0, MORE)
     sweeps = SWEEPS_OF_TWO if len(shape) == 2 else SWEEPS
     tolerance = min(max(epsilon / 100, IMPROVEMENTS[0]), IMPROVEMENTS[1])
@@ -259,7 +237,7 @@ def kernel_rank(
     largest: int = 8,
     restarts: int = RESTARTS,
 ) -> Int[Tensor, "*member"]:
-    """The least number of products of single-factor kernels that sum to a kernel (Eq. 31); −1 if larger than `largest`.
+    """The smallest number of products of single-factor kernels that sum to a kernel (Eq. 31); −1 if above `largest`.
 
     >>> same_x, same_y = torch.kron(torch.eye(3), torch.ones(4, 4)), torch.kron(torch.ones(3, 3), torch.eye(4))
     >>> kernel_rank(torch.stack([same_x * same_y, same_x + same_y]), (3, 4)).tolist()
@@ -270,7 +248,7 @@ def kernel_rank(
 
 
 def over_pairs(gram: Tensor, shape: tuple[int, ...]) -> tuple[Tensor, tuple[int, ...]]:
-    """A Gram matrix as a function of a pair of values for each factor, flat, and the number of such pairs."""
+    """A Gram matrix as a flat function of one pair of values per factor, and the number of pairs of each factor."""
     lead, factors = gram.ndim - 2, len(shape)
     paired = gram.double().unflatten(-1, shape).unflatten(lead, shape)
     order = chain.from_iterable((lead + k, lead + factors + k) for k in range(factors))
@@ -279,30 +257,30 @@ def over_pairs(gram: Tensor, shape: tuple[int, ...]) -> tuple[Tensor, tuple[int,
 
 @dataclass(frozen=True, eq=False)
 class PixelRanks:
-    """Ranks of pixels as functions of the factors, on some points of a grid."""
+    """Ranks of pixels as functions of the factors, over some points of a grid."""
 
     rank: Int[Tensor, "*member pixel"]
-    """−1 where it is larger than the largest that was tried, 0 where a pixel is dark."""
+    """−1 if above the largest that was tried, 0 for dark pixels."""
     energy: Float[Tensor, "*member pixel"]
-    """Share of each pixel in the summed squares, of sum 1; 0 if all are dark."""
+    """Each pixel's fraction of the sum of squares; 0 if all pixels are dark."""
     largest: int
 
     @property
     def distribution(self) -> Float[Tensor, "*member rank"]:
-        """Share of the energy in pixels of rank 0, 1, … `largest`, and of any larger one."""
+        """Fraction of the energy in pixels of rank 0, 1, … `largest`, and above."""
         place = torch.where(self.rank == MORE, self.largest + 1, self.rank)
         return torch.nn.functional.one_hot(place, self.largest + 2).mul(self.energy[..., None]).sum(dim=-2)
 
     @property
     def mean(self) -> Float[Tensor, "*member"]:
-        """Mean rank by energy; what is larger than `largest` counts one more, so that it is a lower bound there."""
+        """Mean rank weighted by energy; a lower bound, since ranks above `largest` count as `largest` + 1."""
         shares = self.distribution
         return (shares * torch.arange(self.largest + 2, device=shares.device)).sum(dim=-1)
 
 
 @dataclass(frozen=True, eq=False)
 class RegionRanks:
-    """Ranks on all points, on those that were kept for training, and on those held out."""
+    """Ranks over all points, over kept ones and over held-out ones."""
 
     everywhere: PixelRanks
     kept: PixelRanks
@@ -317,9 +295,9 @@ def learnt_complexity(
     *,
     largest: int = 8,
 ) -> RegionRanks:
-    """Ranks of each pixel of networks' outputs, or of the target, on all, kept and held-out points.
+    """Ranks of each pixel of networks' outputs, or of the target, over all, kept and held-out points.
 
-    A sum of products may have a relative error of ε; ranks up to the largest are tried.
+    A sum of products may have a relative error of ε; ranks up to `largest` are tried.
 
     >>> x, y = torch.meshgrid(torch.arange(1.0, 6.0), torch.arange(1.0, 7.0), indexing="ij")
     >>> held_out = ((x > 3) & (y > 3)).flatten()
@@ -341,7 +319,7 @@ def pixel_ranks(
     epsilon: float,
     largest: int = 8,
 ) -> PixelRanks:
-    """Ranks of each pixel of some images on some points of the grid.
+    """Ranks of each pixel of images over some points of the grid.
 
     >>> x, y = torch.meshgrid(torch.arange(1.0, 4.0), torch.arange(1.0, 5.0), indexing="ij")
     >>> pixel_ranks((x + y).reshape(-1, 1), (3, 4), torch.ones(12, dtype=torch.bool), 1e-6).rank.tolist()
@@ -354,7 +332,7 @@ def pixel_ranks(
     grid = _sub_grid(points, shape)
     members = images.reshape(-1, *images.shape[-2:])
     ranks, energies = [], []
-    for member in members:  # one by one, so that only one is held in double precision
+    for member in members:  # one by one, to hold only one in double precision
         functions = member.mT.double()
         inside = functions[:, points]
         scale = inside.abs().max()
@@ -369,7 +347,7 @@ def pixel_ranks(
 
 
 def _sub_grid(points: Bool[Tensor, " point"], shape: tuple[int, ...]) -> tuple[int, ...] | None:
-    """Shape of the grid that some points are: all combinations of some values of each factor; None if they are none."""
+    """Shape of the grid that the points form if they are all combinations of some values; otherwise None."""
     inside = points.unflatten(0, shape)
     sizes = tuple(int(inside.movedim(axis, 0).flatten(1).any(dim=1).sum()) for axis in range(len(shape)))
     return sizes if math.prod(sizes) == int(points.sum()) else None

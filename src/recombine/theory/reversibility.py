@@ -1,29 +1,27 @@
-"""Reversible and irreversible mixing (A.3): what of the factors a stage still has, however it is mixed.
+"""Reversible and irreversible mixing (A.3): how much of the factors can be recovered from a stage.
 
 Conventions
 -----------
-A stage that mixes factors reversibly has lost nothing: some map, linear or not, gives them back. `factor_recovery`
-looks for that map over the whole grid, with a few decoders that are fitted on random folds of the points and scored on
-what they did not see. Neighbours of a point that is left out are fitted, so that this asks what a stage holds, not what
-it generalises to. Which decoder counts in a fold is chosen, for each factor, by its errors in the other folds: errors
-that are scored have no say in it, and features of noise have an R² of about 0 and no more.
+A stage that mixes factors reversibly has lost nothing: some map, linear or not, recovers them. `factor_recovery`
+searches for that map over the whole grid with several decoders, fitted to random folds of the points and scored on the
+others. Neighbours of a scored point are among the fitted ones, so this measures information, not generalisation. The
+decoder for a fold is selected, for each factor, by its errors in the other folds, so selection does not bias the score:
+features of noise have an R² of about 0.
 
-R² = 1 − Σ (v − v̂)² / Σ (v − v̄)², at best 1. A factor that is gone has about 0, or less where no decoder knows better
-than to follow noise. A map that only this handful of decoders cannot find looks like a loss; the metric tensor does not
-depend on decoders, and sees what is lost locally: `jacobian_rank` counts the directions in which a stage moves at a
-point, `local_loss` the points where a factor moves it in no direction of its own. It does not see far apart points that
-are mapped onto one another (which recovery does).
+R² = 1 − Σ (v − v̂)² / Σ (v − v̄)², at most 1. A lost factor has about 0, or less. A map that none of these decoders can
+represent looks like a loss. The metric tensor does not depend on decoders and shows local losses: `jacobian_rank` is
+the number of directions in which a stage moves at a point, `local_loss` the fraction of points where a factor moves it
+in no direction of its own. It does not show distant points that are mapped onto one another, which recovery does.
 
-Decoders start from the Gram matrix of points, all cross-validated at once. A family is kernel ridge regression with an
-intercept that costs nothing: linear (ridge on principal components), and Gaussian of widths relative to the median
-distance between points. Ridges are relative to the mean of the centred kernel's diagonal. With G = (K + λ)⁻¹ and
-P = G − G 1 1ᵀ G / (1ᵀ G 1), points F that a fit leaves out are predicted with errors (P_FF)⁻¹ (P v)_F: leaving a fold
-out takes no fit of its own. The other family is the mean of nearest neighbours. Widths and ridges are scaled by all
-points, whose values they never see.
+All decoders are functions of the Gram matrix of points. One family is kernel ridge regression with an unpenalised
+intercept: linear, and Gaussian with widths relative to the median distance between points. Ridges are relative to the
+mean of the centred kernel's diagonal. With G = (K + λ)⁻¹ and P = G − G 1 1ᵀ G / (1ᵀ G 1), the errors at a fold F that
+is left out are (P_FF)⁻¹ (P v)_F, without refitting. The other family is the mean of nearest neighbours. Widths and
+ridges are scaled by all points, but not by their values.
 
-Known answers: rotations and invertible coupling layers change neither, whatever they mix. Averaging over a factor takes
-its recovery to 0 and its local loss to 1, and leaves the others'; saturation of half of a factor's range takes its
-local loss to ½ and its R² to 7/8; a projection onto x + y takes R² of both to ½, and rank 2 to 1.
+Known answers: rotations and invertible coupling layers change nothing. Averaging over a factor takes its recovery to 0
+and its local loss to 1, and leaves the others; saturation over half of a factor's range takes its local loss to ½ and
+its R² to 7/8; a projection onto x + y takes the R² of both to ½, and rank 2 to 1.
 """
 
 from __future__ import annotations
@@ -40,17 +38,17 @@ from recombine.theory.projections import both_grams, refuse_not_finite, squared_
 
 FOLDS = 5
 RANK_TOLERANCE = 1e-6
-"""Eigenvalues of a metric tensor below this share of the largest over the grid count as 0 (speeds: 10⁻³ of it)."""
+"""Eigenvalues of a metric tensor below this fraction of the largest over the grid count as 0."""
 LOSS_TOLERANCE = 1e-3
-"""Squared speed of a factor of its own, as a share of its usual one, below which it is not visible."""
+"""Independent squared speed of a factor, relative to its median squared speed, below which it is lost."""
 ROUNDING = 1e-10
-"""Share of the largest squared speed over all factors that is rounding."""
+"""Fraction of the largest squared speed over all factors that is rounding error."""
 WIDTHS = (0.25, 0.5, 1.0, 2.0)
-"""Of Gaussian kernels, in medians of the distance between points."""
+"""Widths of Gaussian kernels, in median distances between points."""
 RIDGES = (1e-6, 1e-3, 1.0, 1e3)
-"""The last one leaves little but the mean: what a decoder says of a factor that is gone."""
+"""Relative ridges; the last leaves little but the mean, for factors that are lost."""
 LEAST = 1e-9
-"""Smallest damping of a kernel whose diagonal is about 1, so that one that does not vary has an inverse too."""
+"""Smallest damping of a kernel whose diagonal is about 1, so that a constant kernel has an inverse."""
 NEIGHBOURS = (1, 3, 5)
 
 
@@ -60,10 +58,10 @@ def factor_recovery(
     *,
     scored: Bool[Tensor, " point"] | None = None,
 ) -> Float[Tensor, "*member factor"]:
-    """How well each factor's value can be decoded from a stage: R² at points that were not fitted.
+    """R² with which each factor can be decoded from a stage, at points that the decoder was not fitted to.
 
-    Decoders are scored at some points, such as those held out of training, or at all; they are fitted to all points in
-    any case, the ones of other folds. NaN for a factor that has one value.
+    Decoders are fitted to all points of the other folds and scored at the `scored` points (default: all). NaN for a
+    factor with one value.
 
     >>> x, y = torch.meshgrid(torch.arange(8.0), torch.arange(8.0), indexing="ij")
     >>> points = torch.stack([x.flatten(), y.flatten()], dim=1)
@@ -80,10 +78,10 @@ class Recovery:
     values: Float[Tensor, "point factor"]
     folds: tuple[Tensor, ...]
     errors: Float[Tensor, "decoder *member point factor"]
-    """Squared."""
+    """Squared errors."""
 
     def score(self, scored: Bool[Tensor, " point"] | None = None) -> Float[Tensor, "*member factor"]:
-        """R² at some points or all; which decoder counts in a fold is chosen by its errors in the others."""
+        """R² at some points (default: all), with the decoder of each fold selected by its errors in the others."""
         counted = torch.ones(len(self.values), dtype=torch.bool) if scored is None else scored.cpu()
         if not bool(counted.any()):
             raise InvalidValue("scored", "no point", "at least one point to score")
@@ -98,7 +96,7 @@ class Recovery:
 
 
 def recovery(gram: Tensor, points: Tensor, *, folds: int = FOLDS) -> Recovery:
-    """What all decoders make of a Gram matrix over points, to be scored at some of them or all."""
+    """Cross-validated errors of all decoders from a Gram matrix to the factor values of its points."""
     refuse_not_finite("points", points)
     if len(points) < 2 * folds:
         raise InvalidValue("folds", folds, f"at most half as many as points ({len(points)})")
@@ -111,9 +109,9 @@ def recovery(gram: Tensor, points: Tensor, *, folds: int = FOLDS) -> Recovery:
 
 
 def left_out_errors(gram: Tensor, values: Tensor, folds: list[Tensor]) -> Tensor:
-    """Squared errors `(decoder, *member, point, factor)` of values `(point, factor)` at points, their fold left out.
+    """Squared errors `(decoder, *member, point, factor)` at points whose fold was left out.
 
-    The Gram matrix has a diagonal of mean 1, or is 0.
+    The Gram matrix must have a diagonal of mean 1, or be 0.
     """
     return torch.stack([*_ridges(gram, values, folds), *_neighbours(gram, values, folds)])
 
@@ -160,7 +158,7 @@ def _neighbours(gram: Tensor, values: Tensor, folds: list[Tensor]) -> Iterator[T
 
 
 def jacobian_rank(metric: Float[Tensor, "*member point factor factor"]) -> Int[Tensor, "*member point"]:
-    """Number of directions in which a stage moves at each point: rank of the metric tensor g = JᵀJ.
+    """Number of directions in which a stage moves at each point: the rank of the metric tensor g = JᵀJ.
 
     >>> jacobian_rank(torch.stack([torch.eye(2), torch.ones(2, 2), torch.zeros(2, 2)])).tolist()
     [2, 1, 0]
@@ -172,18 +170,17 @@ def jacobian_rank(metric: Float[Tensor, "*member point factor factor"]) -> Int[T
 
 
 def local_loss(metric: Float[Tensor, "*member point factor factor"]) -> Float[Tensor, "*member factor"]:
-    """Share of points at which moving a factor moves the stage in no direction that the others do not move it in.
+    """Fraction of points at which a factor moves the stage in no direction that is independent of the other factors.
 
-    The squared speed of a factor of its own is the Schur complement g_ii − g_io g_oo⁺ g_oi, o being the other factors:
-    what is left of its direction when theirs are taken off. Below `LOSS_TOLERANCE` of the median of g_ii over points
-    that is nothing.
+    The independent squared speed of factor i is the Schur complement g_ii − g_io g_oo⁺ g_oi, where o are the other
+    factors. Below `LOSS_TOLERANCE` of the median of g_ii over points it counts as 0.
 
     >>> local_loss(torch.stack([torch.eye(2), torch.ones(2, 2), torch.diag(torch.tensor([1.0, 0.0]))])).tolist()
     [0.3333333333333333, 0.6666666666666666]
     """
     refuse_not_finite("metric", metric)
     g = metric.double()
-    speeds = g.diagonal(dim1=-2, dim2=-1).contiguous()  # torch's median of an expanded tensor is not its median
+    speeds = g.diagonal(dim1=-2, dim2=-1).contiguous()  # torch's median is wrong for expanded tensors
     least = ROUNDING * speeds.amax(dim=(-2, -1), keepdim=True)
     own = torch.stack([_own_speed(g, factor, least[..., 0]) for factor in range(g.shape[-1])], dim=-1)
     usual = LOSS_TOLERANCE * speeds.median(dim=-2, keepdim=True).values
@@ -191,7 +188,7 @@ def local_loss(metric: Float[Tensor, "*member point factor factor"]) -> Float[Te
 
 
 def _own_speed(metric: Tensor, factor: int, least: Tensor) -> Tensor:
-    """Schur complement of a factor's squared speed; directions in which others move by rounding only are nobody's."""
+    """Schur complement of a factor's squared speed, ignoring directions of the others that are rounding error."""
     others = [k for k in range(metric.shape[-1]) if k != factor]
     if not others:
         return metric[..., factor, factor]

@@ -1,11 +1,10 @@
-"""Searches for sums of products, for many grids of values at once: damped Gauss–Newton (Levenberg–Marquardt) steps.
+"""Search for sums of products, for many grids of values at once, by Levenberg–Marquardt steps.
 
-Every problem of a batch has its own damping: a step that lowers its error is taken and the damping falls, one that does
-not is dropped and it rises. Problems that have settled leave the batch. Starts are singular vectors of the unfolded
-grid, then random functions, each after a few sweeps of alternating least squares: the functions of one factor after
-another are fitted, the others held. Sweeps cost little, and for many problems a few are enough. Alone they take
-hundreds where this takes tens of steps, and end more often in a sum that is not the best; but a step costs one solve of
-the size of all functions together.
+Every problem of a batch has its own damping: a step that lowers its error is accepted and the damping falls, any other
+is rejected and it rises. Problems that have converged leave the batch. The first start consists of singular vectors of
+the unfolded grid, further ones are random, each refined by a few sweeps of alternating least squares, which fit the
+functions of one factor at a time. Sweeps are cheap and often sufficient; alone they need hundreds where this needs tens
+of steps, and more often end in a local optimum; but each step costs one solve of the size of all functions together.
 """
 
 from __future__ import annotations
@@ -16,45 +15,67 @@ from dataclasses import dataclass
 from functools import reduce
 
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
 TRACE = 1e-6
-"""Least ridge, of the mean diagonal of a factor's normal equations: few entries of a value must not let it run off."""
+"""Ridge relative to the mean diagonal of a factor's normal equations, so that values with few entries stay bounded."""
 BLOCK = 4
-"""Sweeps from one look at the squared error to the next."""
+"""Sweeps between evaluations of the squared error."""
 SAFE = 0.5
-"""Largest ratio of gains, from one look to the next, by which those to come are guessed."""
+"""Largest ratio of successive gains from which further gains are extrapolated."""
 EXACT = 1e-9
-"""Relative error that is next to none."""
+"""Relative error that counts as 0."""
 SWEEPS = 24
-"""Of alternating least squares at most, before the first step."""
+"""Maximum number of sweeps before the first step."""
 FIRST_DAMPING, LAST_DAMPING = 0.1, 1e-4
-"""Of the mean diagonal of the normal equations; the second where sweeps seem to be done."""
+"""Initial damping relative to the mean diagonal; the second is for problems whose sweeps have converged."""
 DAMPINGS = (1e-14, 1e6)
-"""Bounds; a problem whose damping has reached the upper one has settled."""
+"""Bounds of the damping; a problem that reaches the upper one has converged."""
 LOWER, RAISE = 0.2, 4.0
-"""What a step does to the damping, taken or dropped."""
+"""Factors by which an accepted and a rejected step change the damping."""
 MEMORY = 1 << 27
-"""Bytes of derivatives that are held at a time."""
+"""Memory for derivatives, in bytes."""
 
 Found = tuple[list[Tensor], Tensor]
-"""Functions of every factor, `[problem, value, rank]`, and relative errors."""
+"""The functions `[problem, value, rank]` of every factor, and relative errors."""
 
 
 def khatri_rao(factors: Sequence[Tensor]) -> Tensor:
-    """Products over all points, in the grid's order: `[…, point, rank]`."""
+    """Products `[…, point, rank]` over all points, in the grid's order."""
     return reduce(lambda a, b: (a[..., :, None, :] * b[..., None, :, :]).flatten(-3, -2), factors)
 
 
 @dataclass(frozen=True, eq=False)
+class SumOfProducts:
+    """Σ_r weight_r Π_i factor_i[:, r] for every problem of a batch, largest weights first."""
+
+    weights: Float[Tensor, "*batch rank"]
+    factors: tuple[Float[Tensor, "*batch _ rank"], ...]
+    """The functions of each factor."""
+
+    @property
+    def values(self) -> Float[Tensor, "*batch point"]:
+        """The sum at every point of the grid."""
+        return (khatri_rao(self.factors) * self.weights[..., None, :]).sum(dim=-1)
+
+
+def ordered(weights: Tensor, factors: Sequence[Tensor], batch: Sequence[int]) -> tuple[Tensor, tuple[Tensor, ...]]:
+    """Weights in descending order and factors in the same order, with the axes of a batch."""
+    weights, order = weights.sort(dim=-1, descending=True, stable=True)
+    factors = [part.gather(-1, order[..., None, :].expand_as(part)) for part in factors]
+    return weights.reshape(*batch, -1), tuple(part.reshape(*batch, *part.shape[-2:]) for part in factors)
+
+
+@dataclass(frozen=True, eq=False)
 class Problems:
-    """Grids of values, some entries of which may be missing."""
+    """Grids of values, with missing entries."""
 
     shape: tuple[int, ...]
     entries: Tensor
-    """`[problem, point]`, 0 where there is none."""
+    """`[problem, point]`, 0 for missing entries."""
     counted: Tensor | None
-    """`[1, point]`: 1 for entries that there are; None: everywhere."""
+    """`[1, point]`: 1 for entries that are present; None if all are."""
 
     def __len__(self) -> int:
         return len(self.entries)
@@ -63,12 +84,12 @@ class Problems:
         return Problems(self.shape, self.entries[places], self.counted)
 
     def unfolded(self, values: Tensor, *axes: int) -> Tensor:
-        """Values over the grid by those of some factors and all others: `[problem, point, point]`."""
+        """Values unfolded along some factors: `[problem, combination of these, combination of the others]`."""
         grid = values.unflatten(-1, self.shape).movedim([1 + axis for axis in axes], list(range(1, 1 + len(axes))))
         return grid.reshape(len(values), math.prod(self.shape[axis] for axis in axes), -1)
 
     def left(self, functions: Sequence[Tensor]) -> Tensor:
-        """What a sum of products leaves of the entries that there are."""
+        """The residuals of a sum of products, 0 for missing entries."""
         left = self.entries - (khatri_rao(functions[:-1]) @ functions[-1].mT).flatten(-2)
         return left if self.counted is None else left * self.counted
 
@@ -79,7 +100,7 @@ class Problems:
 
 @dataclass(frozen=True, eq=False)
 class Search:
-    """Sums of `rank` products over grids."""
+    """A search for sums of `rank` products."""
 
     shape: tuple[int, ...]
     rank: int
@@ -87,10 +108,10 @@ class Search:
     tolerance: float
     sweeps: int = SWEEPS
     enough: float = EXACT
-    """Relative error at which a problem is solved."""
+    """Relative error at which a problem counts as solved."""
 
     def best(self, values: Tensor, restarts: int, mask: Tensor | None = None) -> Found:
-        """Of every problem the start that ended with the smallest relative error at the points of a mask."""
+        """The best of several starts for every problem, by its relative error at the points of a mask."""
         counted = None if mask is None else mask.to(values)[None]
         problems = Problems(self.shape, values if counted is None else values * counted, counted)
         functions = [values.new_zeros(len(values), size, self.rank) for size in self.shape]
@@ -104,36 +125,36 @@ class Search:
             for part in places.split(self._at_once):
                 own = problems[part]
                 began = [noise.expand(len(own), -1, -1) for noise in drawn] if start else self._singular(own, drawn)
-                found, left = self._descended(own, began)
-                better = left < error[part]
+                refined, remaining = self._descended(own, began)
+                better = remaining < error[part]
                 chosen = part[better]
-                for whole, new in zip(functions, found, strict=True):
+                for whole, new in zip(functions, refined, strict=True):
                     whole[chosen] = new[better]
-                error[chosen] = left[better]
+                error[chosen] = remaining[better]
         return functions, error
 
     @property
     def parameters(self) -> int:
-        """Numbers that a problem is solved for."""
+        """Number of unknowns of a problem."""
         return self.rank * sum(self.shape)
 
     @property
     def _at_once(self) -> int:
-        """Problems whose normal equations fit into memory together."""
+        """Number of problems whose normal equations fit into memory."""
         return max(1, MEMORY // (8 * (self.parameters**2 + math.prod(self.shape) * self.rank**2)))
 
     def _functions(self, flat: Tensor) -> list[Tensor]:
-        """Functions of each factor, `[problem, value, rank]`, from all numbers of a problem."""
+        """The functions `[problem, value, rank]` of each factor, from flat parameters."""
         parts = flat.split([self.rank * size for size in self.shape], dim=-1)
         return [part.unflatten(-1, (size, self.rank)) for part, size in zip(parts, self.shape, strict=True)]
 
     def _random(self, like: Tensor, generator: torch.Generator) -> list[Tensor]:
-        """One start for all problems, so that none depends on its neighbours."""
+        """One random start for all problems, so that none depends on the others in its batch."""
         drawn = torch.randn(1, self.parameters, generator=generator, dtype=torch.float64)
         return self._functions(drawn.to(like) / self.rank ** (1 / len(self.shape)))
 
     def _singular(self, problems: Problems, drawn: Sequence[Tensor]) -> list[Tensor]:
-        """Leading singular vectors of every unfolding, missing entries 0, and noise; where there are too few, noise."""
+        """Leading singular vectors of every unfolding plus noise, or noise alone if there are too few."""
         functions = []
         for axis, noise in enumerate(drawn):
             unfolded = problems.unfolded(problems.entries, axis)
@@ -143,7 +164,7 @@ class Search:
         return functions
 
     def _paired(self, problems: Problems, functions: Sequence[Tensor], *axes: int) -> Tensor:
-        """Sums over the entries at each value of some factors of r's times s's product of the others: `[…, r, s]`."""
+        """`[…, r, s]`: for each value of some factors, the sum over entries of products r times s of the others."""
         rest = [own for k, own in enumerate(functions) if k not in axes]
         if problems.counted is None:
             ones = functions[0].new_ones(len(functions[0]), self.rank, self.rank)
@@ -154,7 +175,7 @@ class Search:
         return summed.unflatten(-1, (self.rank, self.rank)).unflatten(1, tuple(self.shape[axis] for axis in axes))
 
     def _normal(self, problems: Problems, functions: Sequence[Tensor]) -> Tensor:
-        """Derivatives by all numbers times one another, summed over entries: `[problem, parameter, parameter]`."""
+        """The lower triangle of JᵀJ, `[problem, parameter, parameter]`."""
         count, rank = len(functions[0]), self.rank
         normal = functions[0].new_zeros(count, self.parameters, self.parameters)
         begins = [rank * sum(self.shape[:k]) for k in range(len(self.shape))]
@@ -164,7 +185,7 @@ class Search:
             own.unflatten(2, (size, rank)).unflatten(1, (size, rank)).diagonal(dim1=1, dim2=3).copy_(
                 blocks.permute(0, 2, 3, 1)
             )
-            for j in range(i):  # the lower triangle is all that a Cholesky decomposition reads
+            for j in range(i):  # a Cholesky decomposition reads the lower triangle only
                 weights = self._paired(problems, functions, i, j)  # [problem, a, b, r, s]
                 block = weights * functions[j][:, None, :, :, None] * functions[i][:, :, None, None, :]
                 block = block.permute(0, 1, 3, 2, 4).reshape(count, rank * size, rank * self.shape[j])
@@ -172,14 +193,14 @@ class Search:
         return normal
 
     def _gradient(self, problems: Problems, left: Tensor, functions: Sequence[Tensor]) -> Tensor:
-        """Derivatives by all numbers times what is left, summed over entries: `[problem, parameter]`."""
+        """Jᵀ times the residuals, `[problem, parameter]`."""
         return torch.cat([
             (problems.unfolded(left, axis) @ khatri_rao([*functions[:axis], *functions[axis + 1 :]])).flatten(1)
             for axis in range(len(self.shape))
         ], dim=-1)  # fmt: skip
 
     def _descended(self, problems: Problems, functions: Sequence[Tensor]) -> Found:
-        """Sweeps, and steps until every problem has settled."""
+        """Sweeps, then steps until every problem has converged."""
         scale = problems.entries.norm(dim=-1)
         scale = torch.where(scale > 0, scale, 1.0)
         target = (self.enough if self.enough > EXACT else 0.1 * EXACT) * scale
@@ -219,10 +240,10 @@ class Search:
 def swept(
     problems: Problems, functions: Sequence[Tensor], sweeps: int, tolerance: float
 ) -> tuple[list[Tensor], Tensor]:
-    """The functions after so many sweeps, and which problems seem to be done.
+    """The functions after some sweeps, and which problems seem to have converged.
 
-    Sweeps gain by a ratio that hardly changes. A problem leaves when all gains to come, by its ratio, are less than a
-    share of its squared error. On a plateau that is mistaken, and a damped step has the last word.
+    The gains of sweeps decay geometrically. A problem has converged if the extrapolated sum of its further gains is
+    below a fraction of its squared error. On a plateau that is mistaken, and damped steps continue from there.
     """
     result = [own.clone() for own in functions]
     loss = problems.loss(result)
@@ -250,14 +271,14 @@ def swept(
 def _sweep_once(problems: Problems, functions: list[Tensor]) -> list[Tensor]:
     for axis in range(len(functions)):
         functions = [*functions[:axis], _fitted(problems, functions, axis), *functions[axis + 1 :]]
-    # The same products, the norm of each shared evenly by its factors: normal equations stay well conditioned.
+    # distribute the norm of each product evenly over its factors, which keeps the normal equations well conditioned
     norms = [own.norm(dim=-2, keepdim=True) for own in functions]
     share = reduce(torch.mul, norms) ** (1 / len(norms))
     return [own * (share / torch.where(norm > 0, norm, 1.0)) for own, norm in zip(functions, norms, strict=True)]
 
 
 def _fitted(problems: Problems, functions: Sequence[Tensor], axis: int) -> Tensor:
-    """The functions of one factor that fit best, those of the others held."""
+    """The least-squares functions of one factor, given those of the others."""
     rank = functions[0].shape[-1]
     rest = [own for k, own in enumerate(functions) if k != axis]
     others = khatri_rao(rest)
@@ -274,7 +295,7 @@ def _fitted(problems: Problems, functions: Sequence[Tensor], axis: int) -> Tenso
 
 
 def _root(normal: Tensor) -> Tensor:
-    """Cholesky factors of normal equations with a trace of ridge."""
+    """Cholesky factors of normal equations with a small ridge."""
     diagonal = normal.diagonal(dim1=-2, dim2=-1)
     mean = diagonal.flatten(1).mean(dim=-1)
     shift = TRACE * torch.where(mean > 0, mean, 1.0)

@@ -2,27 +2,25 @@
 
 Conventions
 -----------
-A *group* is a set of factors that act as one, whose values are their combinations; a factor alone is a group of one.
-Points that are not kept are held out. A held-out point is scored where every group's value is also that of a kept
-point: of other combinations nothing is known. Where points are missing, plain means of the values of one factor pick up
-the others. `Design.effects` is therefore the least squares fit of a sum of one function per group, each with mean 0
-over its values; with nothing missing both agree.
+A *group* is a set of factors that act as one, whose values are their combinations; a single factor is a group of one.
+Points that are not kept are held out. A held-out point is scored if every group's value there also occurs at a kept
+point. If points are missing, plain means over the values of one factor are confounded with the others, so
+`Design.effects` is the least-squares fit of a sum of one function per group, each with mean 0 over its values.
 
-Coordinates α·Uᵀ = [β₁(x₁), …, β_N(x_N)] with U invertible exist just when α is a sum of one function per factor whose
-values span subspaces that share no direction. Let C_i be the covariance of what factor i adds, over its values, and W
-that of what no sum explains. Whitened by S = Σ C_i + W, the C_i are then orthogonal projectors that sum to the identity
-and the blocks are their ranges. In general the map sought is the rotation whose coordinates are best explained by one
-factor each: the largest Σ_k u_kᵀ C_b(k) u_k. For two factors that is Σ|eigenvalues of C₁ − C₂| plus a constant, and the
-eigenvectors attain it; for more, the eigenvectors of Σ i·C_i are exact where the C_i are projectors, and polar steps,
-none of which lowers the sum, go on from those of the best order to an optimum that may be a local one. (Joint
-diagonalisation by Jacobi angles is exact in the same cases, and optimises something else in all others.)
+Coordinates α·Uᵀ = [β₁(x₁), …, β_N(x_N)] with invertible U exist if and only if α is a sum of one function per factor
+whose values span subspaces that share no direction. Let C_i be the covariance of what factor i adds, over its values,
+and W that of the residual. Whitened by S = Σ C_i + W, the C_i are then orthogonal projectors that sum to the identity,
+and the blocks are their ranges. In general we seek the rotation whose coordinates are best explained by one factor
+each, the maximum of Σ_k u_kᵀ C_b(k) u_k. For two factors this is Σ|eigenvalues of C₁ − C₂| plus a constant, attained by
+the eigenvectors; for more, the eigenvectors of Σ i·C_i are exact if the C_i are projectors, and polar steps, none of
+which lowers the sum, lead from those of the best order to a (possibly local) optimum. (Joint diagonalisation by Jacobi
+angles is exact in the same cases, but optimises something else otherwise.)
 
-Coordinates that factor i explains best make up block i. They are predicted at held-out points by the mean of the kept
-points that have the same value of factor i; the score is the mean over coordinates of the share R² of their variance
-about the kept mean, at the held-out points, that is so predicted.
+Block i consists of the coordinates that factor i explains best. They are predicted at held-out points by the mean of
+the kept points with the same value of factor i; the score is the mean over coordinates of R² at the held-out points.
 
-Known answers: effects of a sum of functions are these functions, whatever is missing; a random hold-out has a fifth of
-the points and leaves every value kept.
+Known answers: the effects of a sum of functions are these functions, whatever is missing; a random hold-out has a fifth
+of the points and keeps every value.
 """
 
 from __future__ import annotations
@@ -39,36 +37,36 @@ from torch import Tensor
 from recombine.errors import InvalidValue
 
 HELD_OUT_SHARE = 0.2
-"""Of the points, that are held out by default."""
+"""Fraction of the points that is held out by default."""
 UNKNOWN = -1
-"""In the place of a value that no kept point has."""
+"""Label of a value that no kept point has."""
 POLAR_STEPS = 20
 RIDGE = 1e-9
-"""Share of the mean variance that is added to what is whitened."""
+"""Ridge of the whitening, relative to the mean variance."""
 STILL = 0.1
-"""Share of its variance over all points; a coordinate that varies less at the held-out points is held to the former."""
+"""If a coordinate's variance at held-out points is below this fraction of that at all points, the latter is used."""
 
 
 @dataclass(frozen=True, eq=False)
 class Design:
-    """Groups' values at the points of a grid, and which points are kept and scored."""
+    """The groups' values at the points of a grid, and which points are kept and scored."""
 
     labels: Tensor
-    """`[group, point]`: which of its kept values a group has there, or −1."""
+    """`[group, point]`: index of the group's value among its kept values, or −1."""
     kept: Tensor
     """`[point]`."""
     scored: Tensor
-    """`[point]`: held out, with values that are known."""
+    """`[point]`: held out, with values that are kept elsewhere."""
 
     @classmethod
     def of(cls, shape: Sequence[int], kept: Tensor, groups: Sequence[Sequence[int]] | None = None) -> Design:
-        """That of a grid whose factors act alone, or in groups."""
+        """The design of a grid whose factors act alone, or in groups."""
         cells = [cell_numbers(shape, group) for group in groups or [(factor,) for factor in range(len(shape))]]
         return cls.from_cells(torch.stack(cells), kept, ~kept)
 
     @classmethod
     def from_cells(cls, cells: Tensor, kept: Tensor, others: Tensor) -> Design:
-        """That of groups' values under any numbers, scored at those of the other points whose values are kept."""
+        """The design of groups' values with arbitrary numbers, scored at the others' points whose values are kept."""
         labels = torch.full_like(cells, UNKNOWN)
         for group, own in enumerate(cells):
             for number, cell in enumerate(own[kept].unique().tolist()):
@@ -77,12 +75,12 @@ class Design:
 
     @cached_property
     def counts(self) -> tuple[int, ...]:
-        """How many values of each group are kept."""
+        """Number of kept values of each group."""
         return tuple((self.labels.amax(dim=1) + 1).tolist())
 
     @cached_property
     def membership(self) -> tuple[Tensor, ...]:
-        """For each group `[kept point, value]`, 1 where the point has the value."""
+        """For each group `[kept point, value]`: 1 if the point has the value."""
         own = self.labels[:, self.kept]
         return tuple(
             torch.nn.functional.one_hot(label, count).double() for label, count in zip(own, self.counts, strict=True)
@@ -90,18 +88,18 @@ class Design:
 
     @cached_property
     def means(self) -> tuple[Tensor, ...]:
-        """For each group `[value, kept point]`: the mean of the kept points that have the value."""
+        """For each group `[value, kept point]`: the operator that averages the kept points with the value."""
         return tuple((own / own.sum(dim=0)).T for own in self.membership)
 
     @cached_property
     def effects(self) -> tuple[Tensor, ...]:
-        """For each group `[value, kept point]`: what the value adds, in the best sum of one function per group."""
+        """For each group `[value, kept point]`: the operator of its function in the best sum of one per group."""
         parts = torch.linalg.pinv(self._columns)[1:].split(self.counts)
         return tuple(own - own.mean(dim=0) for own in parts)
 
     @cached_property
     def fitted(self) -> int:
-        """How many numbers such a sum has."""
+        """Degrees of freedom of such a sum."""
         return int(torch.linalg.matrix_rank(self._columns))
 
     @property
@@ -110,12 +108,12 @@ class Design:
         return torch.cat([torch.ones_like(own[0][:, :1]), *own], dim=1)
 
     def on(self, device: torch.device) -> Design:
-        """The same there."""
+        """The design on a device."""
         return Design(*(tensor.to(device) for tensor in (self.labels, self.kept, self.scored)))
 
 
 def cell_numbers(shape: Sequence[int], group: Sequence[int]) -> Tensor:
-    """At every point of a grid, the number of the combination of values that a group of factors has."""
+    """Index of the combination of a group's values at every point of a grid."""
     points = torch.cartesian_prod(*(torch.arange(count) for count in shape)).reshape(-1, len(shape))
     cells = torch.zeros(len(points), dtype=torch.int64)
     for factor in group:
@@ -124,7 +122,7 @@ def cell_numbers(shape: Sequence[int], group: Sequence[int]) -> Tensor:
 
 
 def kept_points(shape: Sequence[int], held_out: Tensor | None, seed: int = 0) -> Tensor:
-    """Points that are not held out, of which every value of every factor has some."""
+    """Mask of the points that are not held out (default: a random fifth is), in which every value must occur."""
     factors = range(len(shape))
     single = torch.stack([cell_numbers(shape, (factor,)) for factor in factors])
     if held_out is None:
@@ -134,7 +132,7 @@ def kept_points(shape: Sequence[int], held_out: Tensor | None, seed: int = 0) ->
         held_out = random_points(torch.stack([*single, *larger]), everything, HELD_OUT_SHARE, seed)
     kept = ~held_out.cpu()
     if bool(kept.all()):
-        raise InvalidValue("held_out", "no point", "a mask of at least one point")
+        raise InvalidValue("held_out", "no point", "a mask with at least one held-out point")
     for factor, own in enumerate(single):
         missing = sorted(set(range(shape[factor])) - set(own[kept].tolist()))
         if missing:
@@ -144,44 +142,33 @@ def kept_points(shape: Sequence[int], held_out: Tensor | None, seed: int = 0) ->
 
 
 def random_points(cells: Tensor, candidates: Tensor, share: float, seed: int) -> Tensor:
-    """A random share of the candidates, or fewer, that leaves a candidate in every cell."""
+    """A random fraction of the candidates, or fewer, such that every cell keeps a candidate."""
     places = torch.nonzero(candidates).flatten()
     order = places[torch.randperm(len(places), generator=torch.Generator().manual_seed(seed))]
-    wanted = max(1, math.floor(share * len(order)))
+    budget = max(1, math.floor(share * len(order)))
     remaining = [torch.bincount(own[candidates], minlength=int(own.max()) + 1).tolist() for own in cells]
     groups = [(own.tolist(), left) for own, left in zip(cells, remaining, strict=True)]
     chosen = torch.zeros_like(candidates)
     for point in order.tolist():
-        if wanted and all(left[own[point]] > 1 for own, left in groups):
+        if budget and all(left[own[point]] > 1 for own, left in groups):
             chosen[point] = True
-            wanted -= 1
+            budget -= 1
             for own, left in groups:
                 left[own[point]] -= 1
     return chosen
 
 
-@dataclass(frozen=True, eq=False)
-class Separation:
-    """A linear map to blocks of coordinates, one per member."""
-
-    rotation: Tensor
-    """`[member, input, coordinate]`, invertible."""
-    block: Tensor
-    """`[member, coordinate]`: the group that explains it best."""
-    explained: Tensor
-    """`[member, coordinate]`: share of its variance at the kept points that this group explains."""
-
-
-def separate(coordinates: Tensor, design: Design) -> Separation:
-    """The map for members × points × coordinates, of which the kept points count."""
+def separate(coordinates: Tensor, design: Design) -> tuple[Tensor, Tensor]:
+    """The invertible map `[member, input, coordinate]` of coordinates to blocks, fitted to the kept points, and the
+    group `[member, coordinate]` that explains each coordinate best."""
     factor, covariances = whitened_effects(coordinates[:, design.kept], design)
     rotation = best_rotation(covariances)
-    explained, block = explained_shares(covariances, rotation).max(dim=1)
-    return Separation(torch.linalg.solve_triangular(factor.mT, rotation, upper=True), block, explained)
+    block = explained_shares(covariances, rotation).argmax(dim=1)
+    return torch.linalg.solve_triangular(factor.mT, rotation, upper=True), block
 
 
 def whitened_effects(kept: Tensor, design: Design) -> tuple[Tensor, Tensor]:
-    """The Cholesky factor of S, and for each member and group the whitened covariance of what the group adds."""
+    """The Cholesky factor of S, and the whitened covariance of each group's effects, for each member."""
     left = kept - kept.mean(dim=1, keepdim=True)
     covariances = []
     for operator, labels in zip(design.effects, design.labels[:, design.kept], strict=True):
@@ -202,7 +189,7 @@ def whitened_effects(kept: Tensor, design: Design) -> tuple[Tensor, Tensor]:
 
 
 def best_rotation(covariances: Tensor) -> Tensor:
-    """For each member the orthonormal coordinates `[input, coordinate]` best explained by one group each."""
+    """The orthonormal coordinates `[member, input, coordinate]` that are best explained by one group each."""
     covariances = covariances.detach().nan_to_num()
     groups = covariances.shape[1]
     if groups <= 2:
@@ -218,7 +205,7 @@ def best_rotation(covariances: Tensor) -> Tensor:
 
 
 def polar_step(covariances: Tensor, rotation: Tensor) -> Tensor:
-    """A rotation whose coordinates are explained no worse."""
+    """A polar step: the rotation it returns has coordinates that are explained at least as well."""
     block = explained_shares(covariances, rotation).argmax(dim=1)
     images = covariances @ rotation[:, None]
     u, _, vh = torch.linalg.svd(of_block(images, block) + RIDGE * rotation, full_matrices=False)
@@ -226,12 +213,12 @@ def polar_step(covariances: Tensor, rotation: Tensor) -> Tensor:
 
 
 def explained_shares(covariances: Tensor, rotation: Tensor) -> Tensor:
-    """`[member, group, coordinate]`: share of each coordinate's variance that each group explains."""
+    """`[member, group, coordinate]`: fraction of each coordinate's variance that each group explains."""
     return (rotation[:, None] * (covariances @ rotation[:, None])).sum(dim=-2)
 
 
 def predicted(kept: Tensor, block: Tensor, design: Design, labels: Tensor) -> Tensor:
-    """Coordinates where groups have some values: each the mean of the kept points with the value of its own group."""
+    """Coordinates predicted from labels: the mean of the kept points with the same value of the coordinate's group."""
     parts = [
         (operator.to(kept.dtype) @ kept)[:, own] for operator, own in zip(design.means, labels, strict=True)
     ]  # fmt: skip
@@ -239,16 +226,16 @@ def predicted(kept: Tensor, block: Tensor, design: Design, labels: Tensor) -> Te
 
 
 def of_block(values: Tensor, block: Tensor) -> Tensor:
-    """Of `[member, group, …, coordinate]`, for each coordinate that of the group it belongs to."""
+    """For each coordinate, the entry of its own group in `[member, group, …, coordinate]`."""
     index = block.reshape(len(block), *[1] * (values.ndim - 2), -1)
     return values.gather(1, index.expand(-1, 1, *values.shape[2:]))[:, 0]
 
 
 def share_predicted(coordinates: Tensor, prediction: Tensor, design: Design) -> Tensor:
-    """Of each member: mean over coordinates of R² at the scored points."""
+    """Mean over coordinates of R² at the scored points, for each member."""
     centred = coordinates - coordinates[:, design.kept].mean(dim=1, keepdim=True)
     held_out = centred[:, design.scored].square().mean(dim=1)
     everywhere = centred.square().mean(dim=1)
     variance = torch.where(held_out < STILL * everywhere, everywhere, held_out)
     error = (coordinates[:, design.scored] - prediction).square().mean(dim=1)
-    return (1 - error / variance).mean(dim=-1).nan_to_num(nan=-torch.inf)  # of a map that went astray
+    return (1 - error / variance).mean(dim=-1).nan_to_num(nan=-torch.inf)  # of a flow that diverged

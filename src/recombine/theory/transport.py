@@ -2,40 +2,38 @@
 
 Conventions
 -----------
-All numbers come from a Gram matrix over the grid's points (`projections.both_grams`), so that rotations of a stage,
-shifts and a common scale change nothing, and 50 000 features cost one product.
+All metrics are functions of a Gram matrix over the grid's points (`projections.both_grams`), so rotations, shifts and
+the scale of a stage do not matter, and 50 000 features cost one matrix product.
 
-Uniform values of all factors are a product distribution. What a stage pushes it to is a product in the sense of blocks
-of coordinates, one per factor, if features are sums of functions of one factor each: then projections onto the factors'
-main effects hold everything, and are independent. The blocks are not given, but the functional ANOVA of the features
-over the grid finds them:
+Uniform values of all factors are a product distribution. Its image in a stage is a product in blocks of coordinates,
+one per factor, if the features are sums of functions of one factor each: projections onto the factors' main effects are
+then independent and hold everything. The functional ANOVA of the features over the grid finds the blocks:
 
-- `additivity`: share of the variance of all features together in main effects, 1 where the stage is a sum of blocks.
-  (PF_Coeff squares the same terms' kernels, so that strong directions count more; this counts variance. One neuron's
-  shares are `recombine.metrics.neuron_tuning`.)
-- `hole_dependence`: on kept points the factors are not independent any more, since the hole lacks some combinations.
-  The distance correlation of the main effects' coordinates over kept points, mean over pairs of factors, says by how
-  much in the stage's own geometry: 0 if kept points are themselves a product, 1 for a diagonal. It changes along a
-  network as far as main effects are stretched or merged, and is to be compared with that of the factors themselves.
-  Main effects are those of the whole grid: a network is evaluated there, and only so are they coordinates of a factor.
+- `additivity`: fraction of the variance of all features in main effects, 1 if the stage is a sum of blocks. (PF_Coeff
+  squares the kernels of the same terms, so strong directions count more. `recombine.metrics.neuron_tuning` has the
+  fractions of single neurons.)
+- `hole_dependence`: over kept points the factors are dependent, since the hole lacks some combinations. The distance
+  correlation of the main effects' coordinates over kept points, averaged over pairs of factors, measures this in the
+  stage's own geometry: 0 if the kept points are a product, 1 for a diagonal. It changes along a network if main effects
+  are stretched or merged, and should be compared with that of the factors. Main effects are those of the whole grid,
+  over which the network is evaluated.
 
-Persistent homology would search for a hole in a cloud of points. Here the grid is known, and so is the hole's place, so
-that it is enough to ask how wide it is and whether something else lies in it (`hole_geometry`):
+Persistent homology would search for a hole in a cloud of points. Here the position of the hole is known, so
+`hole_geometry` measures how wide it is and whether something else lies in it:
 
-- `openness`: the distance of a held-out point's image to the nearest kept image, over the shortest way from it to a
-  kept point in factor space, a step along factor i having the length u_i that is the median over neighbouring kept
-  points' images. 1: the hole is as wide as in factor space; 0: held-out points are mapped onto kept ones.
-- `misplaced`: whether the image lies within half a usual step (the shortest u_i that is not 0) of that of a kept point
-  that is far from it in factor space, more than twice as far as the nearest kept one. A usual step stands for the
-  distance to its own neighbours, since where a whole region is put elsewhere neighbours go with it.
+- `openness`: the distance from a held-out point's activation to the nearest kept one, relative to the shortest distance
+  to a kept point in factor space, where a step along factor i has the length u_i, the median over activations of
+  neighbouring kept points. 1: the hole is as wide as in factor space; 0: held-out points are mapped onto kept ones.
+- `misplaced`: whether the activation lies within half a step (the smallest u_i that is not 0) of that of a distant kept
+  point, more than twice as far away in factor space as the nearest kept one.
 
-Lengths are chords. A code that is curved has a lower openness than 1 with nothing collapsed: a one-hot code, in which
-all values are equally far apart, has 1/d at a point d steps inside. Compare stages with the input.
+Lengths are chords. A curved code has an openness below 1 without any collapse: a one-hot code, in which all values are
+equally far apart, has 1/d at a point d steps inside. Compare stages with the input.
 
 Known answers: block codes have additivity 1, the delta kernel 2 / (N + 1) on N × N points; kept points that are a
 product (the whole grid, a box, a grid without some values) have dependence 0, a diagonal 1. An isometric embedding has
-openness 1 and nothing misplaced, also if factors have different scales; held-out points that are mapped onto the hole's
-edge have openness 0; onto points far from it, 0 and all misplaced.
+openness 1 and nothing misplaced, even if factors have different scales; held-out points that are mapped onto the hole's
+edge have openness 0; onto distant points, 0 and all misplaced.
 """
 
 from __future__ import annotations
@@ -52,15 +50,15 @@ from recombine.errors import InvalidValue
 from recombine.theory.projections import refuse_not_finite, squared_distances
 
 ROUNDING = 1e-6
-"""Distances that differ by less than this share of the usual one between any two images are equal."""
+"""Distances below this fraction of the RMS distance between points count as 0."""
 FAR = 2.0
-"""How many times as far as the nearest kept point a kept point is far."""
+"""Distance of a distant kept point, relative to that of the nearest one."""
 NEAR = 0.5
-"""In usual steps between neighbours' images."""
+"""Distance of a misplaced activation, in steps."""
 
 
 def additivity(gram: Float[Tensor, "*member point point"], shape: tuple[int, ...]) -> Float[Tensor, "*member"]:
-    """Share of a stage's variance over the grid that is a sum of functions of one factor each; NaN if it does not vary.
+    """Fraction of a stage's variance over the grid that is a sum of functions of one factor each; NaN if constant.
 
     >>> points = torch.cartesian_prod(torch.arange(3.0), torch.arange(3.0))
     >>> round(additivity(points @ points.T, (3, 3)).item(), 6)
@@ -78,9 +76,9 @@ def additivity(gram: Float[Tensor, "*member point point"], shape: tuple[int, ...
 def hole_dependence(
     gram: Float[Tensor, "*member point point"], shape: tuple[int, ...], held_out: Bool[Tensor, " point"]
 ) -> Float[Tensor, "*member"]:
-    """Distance correlation between the factors' main effects over kept points, mean over pairs of factors.
+    """Distance correlation between the factors' main effects over kept points, averaged over pairs of factors.
 
-    A pair one of which has no main effect has 0.
+    A pair in which one factor has no main effect has 0.
 
     >>> points = torch.cartesian_prod(torch.arange(3.0), torch.arange(3.0))
     >>> gram, middle = points @ points.T, torch.arange(9) == 4
@@ -102,17 +100,17 @@ def hole_dependence(
 
 @dataclass(frozen=True)
 class Hole:
-    """What a stage makes of the hole that a hold-out leaves."""
+    """The hole that a hold-out leaves, in a stage."""
 
     openness: Float[Tensor, "*member held"]
-    """At each held-out point, in the grid's order."""
+    """Openness at each held-out point, in the grid's order."""
     misplaced: Bool[Tensor, "*member held"]
 
 
 def hole_geometry(
     gram: Float[Tensor, "*member point point"], shape: tuple[int, ...], held_out: Bool[Tensor, " point"]
 ) -> Hole:
-    """How wide the hole is that a hold-out leaves, and which held-out points lie elsewhere.
+    """The width of the hole that a hold-out leaves, and which held-out points are misplaced.
 
     >>> line = torch.arange(5.0)[:, None]
     >>> inside = torch.tensor([False, True, True, True, False])
@@ -123,7 +121,7 @@ def hole_geometry(
     kept = _kept(held_out)
     held = torch.nonzero(held_out.cpu()).flatten()
     if not len(held):
-        raise InvalidValue("held_out", "no point", "a mask of at least one point")
+        raise InvalidValue("held_out", "no point", "a mask with at least one held-out point")
     squared = squared_distances(gram.double())
     usual = squared.mean(dim=(-2, -1))
     places = _places(shape).to(gram.device)
@@ -142,7 +140,7 @@ def hole_geometry(
 
 
 def _step_lengths(squared: Tensor, shape: tuple[int, ...], held_out: Tensor) -> Tensor:
-    """Median squared distance of neighbours' images along each factor, of kept ones where some are neighbours.
+    """Median squared distance between activations of neighbours along each factor, of kept points if possible.
 
     Held-out points that collapse would otherwise shorten the unit in which their collapse is measured.
     """
@@ -160,7 +158,7 @@ def _step_lengths(squared: Tensor, shape: tuple[int, ...], held_out: Tensor) -> 
 
 
 def _kept(held_out: Tensor) -> Tensor:
-    """Indices of kept points, of which there is at least one."""
+    """Indices of the kept points, at least one."""
     kept = torch.nonzero(~held_out.cpu()).flatten()
     if not len(kept):
         raise InvalidValue("held_out", "every point", "at least one kept point")
@@ -168,12 +166,12 @@ def _kept(held_out: Tensor) -> Tensor:
 
 
 def _places(shape: tuple[int, ...]) -> Tensor:
-    """Each point's integer positions."""
+    """Integer positions of all points."""
     return torch.cartesian_prod(*(torch.arange(count) for count in shape)).reshape(prod(shape), len(shape))
 
 
 def _mean_square(gram: Tensor, shape: tuple[int, ...], inside: tuple[int, ...]) -> Tensor:
-    """Mean over the grid of the squared norm of the features' mean over all factors outside a set."""
+    """Mean square over the grid of the features averaged over all factors outside a set."""
     paired = gram.unflatten(-1, shape).unflatten(-1 - len(shape), shape)
     rows = [chr(ord("a") + factor) for factor in range(len(shape))]
     columns = [name if factor in inside else name.upper() for factor, name in enumerate(rows)]
@@ -182,7 +180,7 @@ def _mean_square(gram: Tensor, shape: tuple[int, ...], inside: tuple[int, ...]) 
 
 
 def _main_effect(gram: Tensor, shape: tuple[int, ...], factor: int) -> Tensor:
-    """Products of a factor's main effects, value by value."""
+    """Gram matrix of a factor's main effects over its values."""
     factors = len(shape)
     paired = gram.unflatten(-1, shape).unflatten(-1 - factors, shape)
     others = [k - 2 * factors for k in range(factors) if k != factor]
@@ -195,7 +193,7 @@ def _doubly_centred(distance: Tensor) -> Tensor:
 
 
 def _correlation(first: Tensor, second: Tensor, floor: Tensor) -> Tensor:
-    """Distance correlation of doubly centred distances; 0 where one of them is rounding."""
+    """Distance correlation of doubly centred distances; 0 if one of them is rounding error."""
     covariance = (first * second).mean(dim=(-2, -1)).clamp(min=0)
     variances = [own.square().mean(dim=(-2, -1)) for own in (first, second)]
     varies = (variances[0] > floor) & (variances[1] > floor)

@@ -1,7 +1,7 @@
-"""AdamW on `(member, parameter)` matrices, with a vector of learning rates and weight decays.
+"""AdamW on `(member, parameter)` matrices, with a learning rate and weight decay per member.
 
-The formula is `torch.optim.AdamW`'s. A member that is not active (finished, or diverged) keeps every bit of its state,
-whatever its gradient is. Nothing here waits for the device, so a step can be captured in a CUDA graph.
+The formula is that of `torch.optim.AdamW`. Inactive members (finished or diverged) keep every bit of their state,
+whatever their gradient. Nothing synchronises with the device, so that a step can be captured in a CUDA graph.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def adamw_update(
     beta2: float,
     epsilon: float,
 ) -> None:
-    """One step of the active members, in place."""
+    """Take one step of the active members, in place."""
     step += active
     count = step.double().clamp(min=1)
     rate = torch.where(active, lr.double(), 0.0)

@@ -1,4 +1,4 @@
-"""Devices and arithmetic: which one, and what it can do."""
+"""Devices and numerical precision."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from recombine.errors import DeviceError, InvalidValue, listed
 
 DEVICES: tuple[str, ...] = ("auto", "cpu", "cuda")
 DEFAULT_PRECISION = {"cpu": "float32", "cuda": "bf16"}
-"""The fastest whose errors cannot be told from float32's: `benchmarks.performance`, docs/performance.md."""
+"""The fastest precision whose scores do not differ measurably from float32's (docs/performance.md)."""
 
 
 def resolve_device(name: str) -> torch.device:
-    """`auto` takes a GPU where there is one; asking for an absent one is an error."""
+    """Return the device; `auto` prefers a GPU."""
     if name not in DEVICES:
         raise InvalidValue("device", name, listed(DEVICES))
     if name == "cuda" and not torch.cuda.is_available():
@@ -25,20 +25,20 @@ def resolve_device(name: str) -> torch.device:
 
 
 def check_precision(precision: str, device: torch.device) -> None:
-    """TF32 is a mode of NVIDIA's matrix units only."""
+    """Raise for TF32, a mode of NVIDIA's tensor cores, on a CPU."""
     if precision == "tf32" and device.type != "cuda":
         raise InvalidValue("precision", precision, "float32 or bf16 on a CPU (tf32 needs a CUDA device)")
 
 
 def device_name(device: torch.device) -> str:
-    """The device in words, for provenance."""
+    """Return the name of the device, for provenance."""
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
     return f"cpu ({torch.get_num_threads()} threads)"
 
 
 def kernels_name(device: torch.device) -> str:
-    """Whose kernels networks train on where those take them, for provenance."""
+    """Return which kernels are used, for provenance."""
     missing = kernels.why_not(device)
     if device.type == "cuda":
         return "torch" if missing else "triton"
@@ -47,9 +47,9 @@ def kernels_name(device: torch.device) -> str:
 
 @contextlib.contextmanager
 def arithmetic(precision: str, *, benchmark: bool = False) -> Iterator[None]:
-    """Allow TF32 in the block exactly when asked, and leave torch's global switches as they were.
+    """Set torch's global TF32 switches in this context.
 
-    With `benchmark`, cuDNN times all its algorithms on every new shape: that pays for thousands of equal steps only.
+    With `benchmark`, cuDNN times all its algorithms on every new shape, which pays off over thousands of equal steps.
     """
     tf32 = precision == "tf32"
     matmul, convolution = torch.backends.cuda.matmul, torch.backends.cudnn

@@ -1,14 +1,11 @@
-"""Which forward pass a decoder takes on a device: the one place that knows both architectures and kernels.
+"""Forward passes of decoders by device: the one place that knows both architectures and kernels.
 
-Many members run at once on a GPU, one network at a time on a CPU. `FORWARDS` has the decoders that can run faster than
-their module; every other one, a user's own among them, runs its module, batched by `torch.func.vmap`. An entry
-is for a spec's very class: a subclass may build another network. Tests compare every entry with the module.
+Many members run at once on a GPU, one network at a time on a CPU. `FORWARDS` lists decoders that can run faster than
+their module; all others, user decoders among them, run their module, batched by `torch.func.vmap`. An entry applies to
+one class, not to subclasses, which may build other networks. Tests compare every entry with the module.
 
-Every entry runs grey images and colour ones. Kernels of whole networks know one channel only: colour takes what would
-run if there were none, grouped convolutions of many members and the module of one.
-
-In layers of many members weights have a leading member axis, activations are `(member, batch, …)`. Products are batched
-over members; elementwise parts are torch's.
+Kernels of whole networks support grey images only; colour falls back to grouped convolutions (many members) or the
+module (one network). With many members, weights have a leading member axis and activations are `(member, batch, …)`.
 """
 
 from __future__ import annotations
@@ -30,17 +27,16 @@ from recombine.decoders.low_rank import EmbeddingParts, LowRankDecoder, LowRankE
 from recombine.decoders.tokens import EncoderLayer, PixelTokens
 
 ALIGNED = 8
-"""A vector of parameters is this many numbers long, or a multiple: 16 bytes of bfloat16, as matrix units like it."""
+"""Parameter vectors are padded to a multiple of this: 16 bytes of bfloat16, the alignment of tensor cores."""
 Weights = Mapping[str, Tensor]
 """Parameters by name."""
 
 
 class FlatLayout:
-    """Named tensors as one vector, and back: a module's parameters, or its buffers.
+    """Converts named tensors, such as a module's parameters, to one vector and back.
 
-    The ensemble keeps `(member, parameter)` matrices: weights and both AdamW moments. One matrix each makes the
-    optimiser a handful of operations whatever the decoder, and a checkpoint three tensors. A few zeros at the end of
-    every vector let the next member's begin at an aligned address.
+    The ensemble keeps weights and both AdamW moments as `(member, parameter)` matrices: the optimiser is then a handful
+    of operations for any decoder, and a checkpoint three tensors. Zeros at the end of a vector align the next member's.
     """
 
     def __init__(self, named: Mapping[str, Tensor]) -> None:
@@ -52,13 +48,13 @@ class FlatLayout:
         self.size = sum(self.sizes)
 
     def flatten(self, named: Mapping[str, Tensor]) -> Float[Tensor, " parameter"]:
-        """The tensors as a new vector."""
+        """Return the tensors as a new vector."""
         parts = [named[name].detach().float().flatten() for name in self.names]
         device = parts[0].device if parts else None
         return torch.cat([*parts, torch.zeros(self.spare, device=device)])
 
     def unflatten(self, vectors: Float[Tensor, "*member parameter"]) -> dict[str, Tensor]:
-        """Named views into a vector, or into all members' vectors; copies of what is not kept as a float."""
+        """Return named views into a vector, or into the vectors of all members; integers are copies."""
         named = zip(self.names, vectors.split(self.sizes, dim=-1)[:-1], self.shapes, self.types, strict=True)
         return {
             name: part.view((*vectors.shape[:-1], *shape)).to(vectors.dtype if kind.is_floating_point else kind)
@@ -67,7 +63,7 @@ class FlatLayout:
 
 
 class MemberOutputs(NamedTuple):
-    """Outputs and penalties of many members, one value per member; or of one network, without a member axis."""
+    """Outputs and penalties of many members, or of one network, without a member axis."""
 
     outputs: Tensor
     penalties: Mapping[str, Tensor] = {}
@@ -76,12 +72,12 @@ class MemberOutputs(NamedTuple):
 ForwardMembers = Callable[[StagedDecoder, FlatLayout, Tensor, Tensor, torch.dtype], MemberOutputs]
 """Module, layout, weights `(member, parameter)` in float32, inputs `(member, batch, …)` and the type to compute in."""
 ForwardOne = Callable[[StagedDecoder, FlatLayout, Tensor, Tensor], MemberOutputs | None]
-"""The same for one network that trains on a CPU in float32, without the member axis. First derivatives only, none of
-the inputs. None where there is nothing better than the module itself."""
+"""The same for one network on a CPU in float32, without a member axis; first derivatives by weights only. Returns None
+if nothing is faster than the module."""
 
 
 class Forwards(NamedTuple):
-    """The faster forward passes of one decoder family; those that are missing are the module's own."""
+    """Fast forward passes of a decoder; None: use the module."""
 
     members: ForwardMembers | None = None
     one: ForwardOne | None = None
@@ -91,17 +87,17 @@ class Forwards(NamedTuple):
 
 
 def linear(weights: Weights, name: str, inputs: Tensor) -> Tensor:
-    """A linear layer on the last axis."""
+    """Apply a linear layer to the last axis."""
     flat = inputs.flatten(1, -2)
     outputs: Tensor = MemberLinear.apply(flat, weights[f"{name}.weight"], weights[f"{name}.bias"])
     return outputs.unflatten(1, inputs.shape[1:-1])
 
 
 class MemberLinear(torch.autograd.Function):
-    """`(member, example, in)` to `(member, example, out)`.
+    """Linear layers of many members: `(member, example, in)` to `(member, example, out)`.
 
-    torch's own derivative of a batched product with transposed weights hands their gradient back transposed, which
-    costs a pass over memory; this one multiplies it in the order in which it is kept.
+    torch's derivative of a batched product with transposed weights returns a transposed gradient, which costs a pass
+    over memory; this one computes the gradient in the layout of the weights.
     """
 
     @staticmethod
@@ -118,20 +114,20 @@ class MemberLinear(torch.autograd.Function):
 
 
 def layer_norm(weights: Weights, name: str, inputs: Tensor) -> Tensor:
-    """A layer norm of the last axis."""
+    """Apply layer norm to the last axis."""
     lined = (len(inputs),) + (1,) * (inputs.ndim - 2) + (-1,)
     weight, bias = (weights[f"{name}.{part}"].view(lined) for part in ("weight", "bias"))
     return torch.addcmul(bias, functional.layer_norm(inputs, inputs.shape[-1:]), weight)
 
 
 def prelu(weights: Weights, name: str, inputs: Tensor) -> Tensor:
-    """A PReLU with one slope per member."""
+    """Apply PReLU with one slope per member."""
     slope = weights[f"{name}.weight"].view(-1, *(1,) * (inputs.ndim - 1))
     return torch.where(inputs > 0, inputs, inputs * slope)
 
 
 def narrow_convolution(weights: Weights, name: str, inputs: Tensor) -> Tensor:
-    """A convolution with kernel 3 and padding 1, from and to few channels."""
+    """Apply a 3×3 convolution with padding 1 to few channels."""
     weight, bias = weights[f"{name}.weight"], weights[f"{name}.bias"]
     narrow = kernels.implementation("narrow", inputs.device) if inputs.is_cuda else None
     if narrow is not None and max(weight.shape[1:3]) <= kernels.NARROW[inputs.device.type]:
@@ -150,7 +146,7 @@ def narrow_convolution(weights: Weights, name: str, inputs: Tensor) -> Tensor:
 def cnn_members(
     decoder: StagedDecoder, layout: FlatLayout, weights: Tensor, inputs: Tensor, dtype: torch.dtype
 ) -> MemberOutputs:
-    """Outputs of many members."""
+    """Return outputs of many members."""
     images = _kernel_images(layout, weights, inputs, dtype) if inputs.is_cuda else None
     if images is not None:
         return MemberOutputs(resized(decoder, images.unsqueeze(2)))
@@ -159,15 +155,15 @@ def cnn_members(
 
 
 def cnn_one(decoder: StagedDecoder, layout: FlatLayout, weights: Tensor, inputs: Tensor) -> MemberOutputs | None:
-    """Outputs of one network on a CPU."""
+    """Return outputs of one network on a CPU."""
     images = _kernel_images(layout, weights, inputs, inputs.dtype)
     return None if images is None else MemberOutputs(_last(decoder)[1](images.unsqueeze(1)))
 
 
 def _kernel_images(layout: FlatLayout, weights: Tensor, inputs: Tensor, dtype: torch.dtype) -> Tensor | None:
-    """Images `(*member, batch, y, x)` of whole networks by kernels, where those take them."""
+    """Return images `(*member, batch, y, x)` from whole-network kernels, or None if they do not apply."""
     network = kernels.implementation("network", inputs.device)
-    is_grey = layout.shapes[-1] == (1,)  # by the last bias
+    is_grey = layout.shapes[-1] == (1,)  # the last bias
     if network is None or not is_grey or not network.takes(layout.shapes, inputs.shape[-2], dtype):
         return None
     images: Tensor = network.TransposedConvolutions.apply(weights, inputs, layout.shapes, dtype)
@@ -175,7 +171,7 @@ def _kernel_images(layout: FlatLayout, weights: Tensor, inputs: Tensor, dtype: t
 
 
 def grouped(decoder: StagedDecoder, weights: Weights, inputs: Tensor) -> Tensor:
-    """All members as one network of grouped convolutions, channels last throughout."""
+    """Return outputs of all members as one network of grouped convolutions, channels last throughout."""
     members, batch = inputs.shape[:2]
     kernel, bias = weights["stages.layer0.0.weight"], weights["stages.layer0.0.bias"]
     channels, size = kernel.shape[2], kernel.shape[-1]
@@ -184,18 +180,18 @@ def grouped(decoder: StagedDecoder, weights: Weights, inputs: Tensor) -> Tensor:
     image = functional.relu(image.flatten(-2).permute(0, 3, 1, 2))  # (batch, member channel, y, x), channels last
     _, *blocks, _ = decoder.stages.items()
     for name, stage in blocks:
-        own = stage[0]  # type: ignore[index]
+        block = stage[0]  # type: ignore[index]
         kernel, bias = weights[f"stages.{name}.0.weight"], weights[f"stages.{name}.0.bias"]
         image = functional.relu(
             functional.conv_transpose2d(
-                image, kernel.flatten(0, 1), bias.flatten(), own.stride, own.padding, groups=members
+                image, kernel.flatten(0, 1), bias.flatten(), block.stride, block.padding, groups=members
             )
         )
     return _read_out(decoder, weights, image, members)
 
 
 def _read_out(decoder: StagedDecoder, weights: Weights, image: Tensor, members: int) -> Tensor:
-    """The last convolution, as a product and shifts, and the resizing."""
+    """Apply the last convolution, as a product and shifts, and resize."""
     batch, _, rows, columns = image.shape
     pixels = image.permute(0, 2, 3, 1).reshape(batch * rows * columns, members, -1).transpose(0, 1)
     kernel, bias = weights["stages.output.0.weight"], weights["stages.output.0.bias"]
@@ -206,9 +202,9 @@ def _read_out(decoder: StagedDecoder, weights: Weights, image: Tensor, members: 
 
 
 def resized(decoder: StagedDecoder, planes: Tensor) -> Tensor:
-    """Planes `(member, batch, channel, y, x)` as images of the decoder's size."""
-    resized: Tensor = _last(decoder)[1](planes.flatten(0, 1))
-    return resized.unflatten(0, planes.shape[:2])
+    """Resize planes `(member, batch, channel, y, x)` to images of the decoder's size."""
+    images: Tensor = _last(decoder)[1](planes.flatten(0, 1))
+    return images.unflatten(0, planes.shape[:2])
 
 
 def _last(decoder: StagedDecoder) -> tuple[ToChannels, Resize]:
@@ -252,7 +248,7 @@ def low_rank_one(decoder: StagedDecoder, layout: FlatLayout, weights: Tensor, in
 
 
 def _images(decoder: StagedDecoder, numbers: Tensor, axes: int) -> Tensor:
-    """Images of the decoder's shape, as it shapes them last, from the numbers of the last `axes`."""
+    """Reshape the last `axes` to the decoder's image shape."""
     return numbers.flatten(-axes).unflatten(-1, cast(ToImage, decoder.stages["output"][1]).image_shape)  # type: ignore[index]
 
 
@@ -297,7 +293,7 @@ class KernelParts(EmbeddingParts):
 def dense_members(
     decoder: StagedDecoder, layout: FlatLayout, weights: Tensor, inputs: Tensor, dtype: torch.dtype
 ) -> MemberOutputs:
-    """Outputs of many members."""
+    """Return outputs of many members."""
     named, values = layout.unflatten(weights.to(dtype)), inputs.to(dtype)
     *hidden, last = decoder.stages
     for name in hidden:
@@ -313,7 +309,7 @@ MemberLayer = Callable[[nn.Module, Weights, str, Tensor], Tensor]
 def token_members(
     layer: MemberLayer, decoder: StagedDecoder, layout: FlatLayout, weights: Tensor, inputs: Tensor, dtype: torch.dtype
 ) -> MemberOutputs:
-    """Outputs of many members: codes to tokens, through all layers, to each token's colour."""
+    """Return outputs of many members: codes to tokens, through all layers, to pixels."""
     named = layout.unflatten(weights.to(dtype))
     (first, tokens), *layers, _ = decoder.stages.items()
     projected = linear(named, f"stages.{first}.project", inputs.to(dtype))[:, :, None, :]
@@ -328,7 +324,7 @@ def _coordinate_layer(module: nn.Module, weights: Weights, name: str, tokens: Te
 
 
 def _encoder_layer(module: nn.Module, weights: Weights, name: str, tokens: Tensor) -> Tensor:
-    """Members are more examples to attention."""
+    """Apply an encoder layer; attention treats members as further examples."""
     heads = cast(EncoderLayer, module).heads
     mixed = linear(weights, f"{name}.mix", tokens).unflatten(-1, (3, heads, -1)).flatten(0, 1)
     query, key, value = mixed.permute(2, 0, 3, 1, 4).unbind(0)

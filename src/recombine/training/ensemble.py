@@ -1,10 +1,8 @@
-"""An ensemble: members of one architecture that train as one program, and their stacked state.
+"""Ensembles: members of one architecture that train as one program, and their stacked state.
 
 Members may differ in seed, task data (training set and its size, hold-out, σ, polarity), learning rate, weight decay
-and the weights of all loss terms. They share what makes a program: decoder, shapes, batch size, precision, betas.
-
-Examples live on the device once: members point into one table of the distinct examples they use, or into a window of
-data that are too large (`tables`).
+and the weights of loss terms. They share decoder, shapes, batch size, precision and betas. Each distinct example is on
+the device once; members index a shared table (`tables`).
 """
 
 from __future__ import annotations
@@ -21,14 +19,14 @@ from recombine.specs import RunSpec
 from recombine.streams import stream_seed
 from recombine.training.devices import check_precision
 from recombine.training.objective import Batch, Loss, Objective, kept_buffers
-from recombine.training.tables import Schedule, Wanted, table_of
+from recombine.training.tables import DistinctExamples, Schedule, table_of
 
 ABSENT = -1e9
-"""Stands for NaN where examples are compared: NaN is equal to nothing."""
+"""Replaces NaN when examples are compared, since NaN does not equal itself."""
 
 
 def program_of(spec: RunSpec) -> tuple[object, ...]:
-    """What members of one ensemble must have in common."""
+    """Return what members of one ensemble must have in common."""
     recipe = spec.recipe
     return (
         spec.decoder, spec.interface, spec.task.direction, recipe.batch, recipe.precision,
@@ -54,9 +52,9 @@ class State:
     square
         AdamW's running mean of squared gradients.
     step
-        Steps that each member has taken.
+        Number of steps taken by each member.
     alive
-        False once a member's loss was not a finite number; it is left as it was then.
+        False once a member's loss is infinite or NaN; it is not trained further.
     buffers
         The modules' buffers, as running means; most decoders have none.
     errors
@@ -82,26 +80,26 @@ class State:
     errors: list[Float[Tensor, " _"]]
 
     def member(self, index: int) -> dict[str, Tensor]:
-        """One member's part, on the CPU, for a checkpoint."""
+        """Return one member's state on the CPU, for a checkpoint."""
         parts = {name: getattr(self, name)[index].cpu() for name in STACKED}
         return {**parts, "errors": self.errors[index]}
 
     @classmethod
     def stack(cls, members: Sequence[dict[str, Tensor]], device: torch.device) -> State:
-        """The state of an ensemble from its members' parts."""
+        """Return the state of an ensemble from its members' states."""
         stacked = {name: torch.stack([member[name] for member in members]).to(device) for name in STACKED}
         return cls(**stacked, errors=[member["errors"] for member in members])
 
 
 class Ensemble:
-    """K members and what they need to take a step.
+    """Members that train together.
 
     Parameters
     ----------
     specs
-        The members: specs with one decoder, shapes, batch, precision and betas.
+        The members: specs with the same decoder, shapes, batch, precision and betas.
     device
-        Where they train.
+        Device to train on.
 
     Examples
     --------
@@ -119,13 +117,14 @@ class Ensemble:
             raise InvalidValue("specs", specs, "at least one spec")
         for spec in specs:
             if program_of(spec) != program_of(specs[0]):
-                raise InvalidValue("specs", spec.digest, "specs with one decoder, shapes, batch, precision and betas")
+                allowed = "specs with the same decoder, shapes, batch, precision and betas"
+                raise InvalidValue("specs", spec.digest, allowed)
             check_precision(spec.recipe.precision, device)
         self.specs, self.device, self.recipe = specs, device, specs[0].recipe
         self.objective = Objective(specs[0], device)
         self.layout = self.objective.layout
-        wanted, tables = _shared_rows(self.specs)
-        self.table = table_of(wanted, device, len(specs) * self.recipe.batch)
+        distinct, tables = _shared_rows(self.specs)
+        self.table = table_of(distinct, device, len(specs) * self.recipe.batch)
         self.examples = self.table.examples
         self.schedules = [Schedule(spec, table) for spec, table in zip(specs, tables, strict=True)]
         self.totals = [schedule.total for schedule in self.schedules]
@@ -146,7 +145,7 @@ class Ensemble:
         return torch.tensor([getattr(spec.recipe, name) for spec in self.specs], device=self.device)
 
     def fresh(self, index: int) -> dict[str, Tensor]:
-        """One member's state before its first step."""
+        """Return one member's initial state."""
         module = self.specs[index].module()
         weights = self.layout.flatten(dict(module.named_parameters()))
         return {
@@ -156,11 +155,11 @@ class Ensemble:
         }  # fmt: skip
 
     def initial(self) -> State:
-        """All members before their first step."""
+        """Return the initial state of all members."""
         return State.stack([self.fresh(index) for index in range(len(self))], self.device)
 
     def named_weights(self, state: State, index: int) -> dict[str, Tensor]:
-        """One member's parameters and buffers under the names of its module."""
+        """Return one member's parameters and buffers by name."""
         named = self.layout.unflatten(state.weights[index])
         named |= self.objective.buffer_layout.unflatten(state.buffers[index])
         return {name: part.contiguous() for name, part in named.items()}
@@ -178,22 +177,22 @@ class Ensemble:
         inputs, targets = self.examples.inputs[rows], self.examples.targets[rows]
         return Batch(inputs, targets, shares, self.noise_seeds[member], step, terms, buffers)
 
-    # -- two ways to the same gradients ------------------------------------------------------------------------
+    # -- gradients ---------------------------------------------------------------------------------------------
 
     def gradients(
         self, state: State, rows: Int[Tensor, "member batch"], shares: Float[Tensor, "member batch"], active: Tensor
     ) -> tuple[Loss, Float[Tensor, "member parameter"]]:
-        """Every member's loss and its gradient.
+        """Return every member's loss and gradient.
 
-        On a GPU all members go through one batched program. On a CPU they go through in turn, so that a member's bits
-        do not depend on its neighbours; `benchmarks/ways.py` measures what either way costs.
+        On a GPU all members run as one batch. On a CPU they run one by one, so that a member's bits do not depend on
+        the others; `benchmarks/ways.py` measures the cost of both.
         """
         if self.batched:
             return self.batched_gradients(state, rows, shares)
         return self.gradients_in_turn(state, rows, shares, active)
 
     def batched_gradients(self, state: State, rows: Tensor, shares: Tensor) -> tuple[Loss, Tensor]:
-        """All members in one program."""
+        """Return the losses and gradients of all members, computed as one batch."""
         leaves = state.weights.detach().requires_grad_()
         batch = self._batch(rows, shares, state.step, state.buffers, slice(None))
         loss = self.objective.member_losses(leaves, batch)
@@ -201,7 +200,7 @@ class Ensemble:
         return Loss(*(part.detach() for part in loss)), gradient
 
     def gradients_in_turn(self, state: State, rows: Tensor, shares: Tensor, active: Tensor) -> tuple[Loss, Tensor]:
-        """One member after the other; zero for those that are not active."""
+        """Return losses and gradients, computed one by one; zero for inactive members."""
         totals, errors = torch.full((2, len(self)), torch.nan)
         gradient, buffers = torch.zeros_like(state.weights), state.buffers.clone()
         for k in torch.nonzero(active).flatten().tolist():
@@ -213,14 +212,14 @@ class Ensemble:
 
     @torch.no_grad()
     def outputs(self, state: State, index: int, inputs: Tensor) -> Tensor:
-        """One member's outputs, in float32 and in evaluation mode."""
+        """Return one member's outputs in float32, in evaluation mode."""
         return self.objective.decode(state.weights[index], state.buffers[index])(inputs).float()
 
 
 def _distinct_rows(rows: Float[Tensor, "row factor"]) -> tuple[Float[Tensor, "distinct factor"], Int[Tensor, " row"]]:
-    """The different rows, sorted, and which of them each row is; NaN is equal to NaN.
+    """Return the sorted distinct rows and the index of each row among them; NaN equals NaN.
 
-    A row becomes one number, column by column: `torch.unique` over whole rows is many times slower.
+    Rows are numbered column by column, since `torch.unique` over whole rows is many times slower.
     """
     number = torch.zeros(len(rows), dtype=torch.int64)
     for column in rows.nan_to_num(nan=ABSENT).unbind(dim=1):
@@ -231,16 +230,16 @@ def _distinct_rows(rows: Float[Tensor, "row factor"]) -> tuple[Float[Tensor, "di
 
 
 def group_by_rendering(specs: Sequence[RunSpec]) -> list[list[int]]:
-    """Which specs' tasks have the same examples for the same factor values."""
+    """Group indices of specs whose tasks have equal examples for equal factor values."""
     groups: dict[str, list[int]] = {}
     for index, spec in enumerate(specs):
         groups.setdefault(spec.task.rendering_key, []).append(index)
     return list(groups.values())
 
 
-def _shared_rows(specs: Sequence[RunSpec]) -> tuple[list[Wanted], list[Int[Tensor, " row"]]]:
-    """The distinct examples that members want, and each member's training set as rows of them."""
-    wanted: list[Wanted] = []
+def _shared_rows(specs: Sequence[RunSpec]) -> tuple[list[DistinctExamples], list[Int[Tensor, " row"]]]:
+    """Return the distinct examples of all members, and each member's training set as rows of these."""
+    shared: list[DistinctExamples] = []
     tables: dict[int, Tensor] = {}
     offset = 0
     for members in group_by_rendering(specs):
@@ -248,6 +247,6 @@ def _shared_rows(specs: Sequence[RunSpec]) -> tuple[list[Wanted], list[Int[Tenso
         distinct, inverse = _distinct_rows(torch.cat(values))
         for index, rows in zip(members, inverse.split([len(v) for v in values]), strict=True):
             tables[index] = rows + offset
-        wanted.append(Wanted(specs[members[0]].task, distinct))
+        shared.append(DistinctExamples(specs[members[0]].task, distinct))
         offset += len(distinct)
-    return wanted, [tables[index] for index in range(len(specs))]
+    return shared, [tables[index] for index in range(len(specs))]

@@ -1,8 +1,8 @@
-"""A trained member's outputs over the factor grid, reduced to errors and hits.
+"""Errors and hits of a trained member over the factor grid.
 
-A grid of more than `EVALUATED` points is sampled, held-out and kept points apart (`recombine.metrics.sampling`);
-scores then have standard errors. Points that data have no example of are never evaluated. Examples that would fill
-memory are rendered chunk by chunk, each time anew.
+A grid of more than `EVALUATED` points is sampled, stratified by hold-out (`recombine.metrics.sampling`); scores then
+have standard errors. Points without an example are never evaluated. Examples that would fill memory are rendered in
+chunks.
 """
 
 from __future__ import annotations
@@ -17,26 +17,26 @@ from recombine.metrics import contrast, extreme_pixel, hits, squared_error
 from recombine.metrics.sampling import Estimate, mean_estimate, ratio_estimate, stratified_sample
 from recombine.tasks import Task
 from recombine.training.devices import arithmetic
-from recombine.training.tables import Wanted
+from recombine.training.tables import DistinctExamples
 
 Evaluation = dict[str, Tensor]
 SCORES_VERSION = 1
-"""Raise it when the scores of a run change, so that Datasets that hold them are measured again."""
+"""Increment when the scores of a run change, so that datasets with scores are measured again."""
 EXACT = "donot_use_mm_for_euclid_dist"
-"""How distances between codes are computed: exactly, not through a matrix product."""
+"""Compute distances between codes exactly, not by a matrix product, which loses digits."""
 KEPT_BYTES = 2**28
-"""Bytes of a grid's examples that are kept on the device; more are rendered chunk by chunk."""
+"""Largest size of a grid's examples, in bytes, that is kept on the device."""
 EVALUATED = 10**5
-"""Points of a grid that are evaluated; of more, so many are drawn."""
+"""Maximum number of grid points to evaluate; larger grids are sampled."""
 SAMPLE_SEED = 0
-"""Of that draw: members of one task are scored on the same points."""
+"""Fixed, so that all members of a task are scored on the same points."""
 
 
 class Evaluator:
-    """The factor grid of one task, or of several that render alike, made once for many members.
+    """Examples of a task's factor grid, rendered once for many members.
 
-    `chunk` points are evaluated at a time, in strict float32. Of a grid of more than `points` points so many are drawn,
-    as the task's hold-out asks for: then tasks that share an evaluator must share the hold-out.
+    `chunk` points are evaluated at a time, in strict float32. Grids of more than `points` points are sampled; members
+    that share an evaluator must then share the hold-out.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class Evaluator:
         whole = bool(task.present.all()) and not samples(task, points)
         self.sample = None if whole else stratified_sample(task.held_out, points, seed, task.present)
         self.points = task.grid.points if self.sample is None else task.grid.rows(self.sample)
-        bytes_needed = len(self.points) * (Wanted(task, self.points).row_bytes + self.points[0].nbytes)
+        bytes_needed = len(self.points) * (DistinctExamples(task, self.points).row_bytes + self.points[0].nbytes)
         self._kept = self._rendered(self.points, device) if bytes_needed <= KEPT_BYTES else None
         blank = task.blank.to(device)
         self.blank = torch.cat([squared_error(blank.expand_as(goal), goal) for _, goal, _ in self.chunks()]).cpu()
@@ -55,7 +55,7 @@ class Evaluator:
         return tuple(part.to(device) for part in (*self.task.examples(points), points))
 
     def chunks(self) -> Iterator[tuple[Tensor, ...]]:
-        """Inputs, targets and points, so many at a time, on the device."""
+        """Yield chunks of inputs, targets and points, on the device."""
         if self._kept is not None:
             yield from zip(*(part.split(self.chunk) for part in self._kept), strict=True)
             return
@@ -64,16 +64,16 @@ class Evaluator:
 
     @torch.no_grad()
     def of(self, forward: Callable[[Tensor], Tensor], held_out: Tensor) -> Evaluation:
-        """Per grid point: `error`, `hit`, `blank` (the error of the empty output) and `held_out`.
+        """Return `error`, `hit`, `blank` (the error of the blank output) and `held_out` per grid point.
 
-        `forward` maps a batch of inputs to a batch of outputs. Of a grid that is sampled, or that data have gaps in,
-        `point` says which of its points these are, and `weight` how many of their region each stands for.
+        For a sampled grid, or one with missing combinations, `point` is the index of each point in the grid, and
+        `weight` the number of points that it represents.
         """
         errors, hit = [], []
         with arithmetic("float32"):
             for inputs, targets, points in self.chunks():
                 outputs = forward(inputs)
-                if outputs.shape != targets.shape:  # torch would broadcast
+                if outputs.shape != targets.shape:  # torch would broadcast silently
                     raise InvalidValue("forward", outputs, f"a function with outputs of shape {tuple(targets.shape)}")
                 outputs = outputs.float()
                 errors.append(squared_error(outputs, targets))
@@ -83,7 +83,7 @@ class Evaluator:
             return {**evaluation, "held_out": held_out}
         present = self.task.present
         if len(self.sample) < int(present.sum()) and not torch.equal(held_out, self.task.held_out):
-            raise InvalidValue("held_out", held_out, "the hold-out that points were drawn for")
+            raise InvalidValue("held_out", held_out, "the hold-out for which points were sampled")
         inside = held_out[self.sample]
         regions = (held_out & present, inside), (~held_out & present, ~inside)
         held, kept = (whole.sum().double() / drawn.sum() for whole, drawn in regions)
@@ -91,7 +91,7 @@ class Evaluator:
 
 
 def samples(task: Task, points: int = EVALUATED) -> bool:
-    """Whether points of a task's grid are drawn where so many are evaluated: whether it has examples of more."""
+    """Return whether a task has more examples than are evaluated, so that its grid is sampled."""
     return int(task.present.sum()) > points
 
 
@@ -104,28 +104,27 @@ def evaluate(
     points: int = EVALUATED,
     seed: int = SAMPLE_SEED,
 ) -> Evaluation:
-    """One member's error and hit at every grid point, or at some of them where there are too many.
+    """Return one member's error and hit at every grid point, or at a sample of a large grid.
 
     Parameters
     ----------
     task
-        The task whose grid is evaluated.
+        Task whose grid is evaluated.
     forward
-        A function from a batch of inputs to a batch of outputs, as a module.
+        Function or module from a batch of inputs to a batch of outputs.
     device
-        Where it computes.
+        Device to evaluate on.
     chunk
         Grid points per batch.
     points
-        How many points are evaluated; of a larger grid so many are drawn, held-out and kept ones apart.
+        Maximum number of points; larger grids are sampled, stratified by hold-out.
     seed
-        Of the draw.
+        Seed for sampling.
 
     Returns
     -------
-    `error`, `hit`, `blank` (the error of the empty output) and `held_out`, one value per grid point each; where these
-    are some of its points also `point`, their place in the grid, and `weight`, the number of points that each stands
-    for.
+    `error`, `hit`, `blank` (the error of the blank output) and `held_out`, one value per grid point; for a sample also
+    `point`, the index in the grid, and `weight`, the number of points represented.
 
     Examples
     --------
@@ -140,7 +139,7 @@ def evaluate(
 
 
 def _hit(task: Task, outputs: Tensor, points: Tensor) -> Tensor:
-    """Whether the output is at its position; NaN for a task without positions."""
+    """Return whether each output is at the right position; NaN for a task without positions."""
     if not task.position_factors:
         return torch.full((len(outputs),), torch.nan)
     axes = [task.grid.names.index(name) for name in task.position_factors]
@@ -152,22 +151,22 @@ def _hit(task: Task, outputs: Tensor, points: Tensor) -> Tensor:
 
 
 def _read_code(task: Task, codes: Tensor) -> Tensor:
-    """Factor values read from codes: the value whose own code is nearest."""
+    """Decode codes to the factor values with the nearest code."""
     columns = []
     for factor, block in zip(task.grid.factors, codes.split(task.code_sizes, dim=-1), strict=True):
         values = factor.values.to(codes.device)
-        own = task.encoding.code(values, factor).float()
-        columns.append(values[torch.cdist(block, own, compute_mode=EXACT).argmin(dim=-1)])
+        known = task.encoding.code(values, factor).float()
+        columns.append(values[torch.cdist(block, known, compute_mode=EXACT).argmin(dim=-1)])
     return torch.stack(columns, dim=-1)
 
 
 def scores(evaluation: Evaluation) -> dict[str, float]:
-    """The scores of a run: mean error, the same over blank, and accuracy, inside and outside the hold-out.
+    """Return mean error, error relative to blank, and accuracy, on kept (`id`) and held-out (`ood`) combinations.
 
     Parameters
     ----------
     evaluation
-        What `evaluate` returns.
+        Result of `evaluate`.
 
     Returns
     -------
@@ -194,7 +193,7 @@ def scores(evaluation: Evaluation) -> dict[str, float]:
 
 
 def standard_errors(evaluation: Evaluation) -> dict[str, float]:
-    """How far each score of `scores` may be off because points were drawn; 0 where all of the grid was evaluated."""
+    """Return the standard error of each score due to sampling; 0 if the whole grid was evaluated."""
     held_out = evaluation["held_out"].bool()
     weight = evaluation.get("weight", torch.ones(len(held_out), dtype=torch.float64))
     results: dict[str, float] = {}

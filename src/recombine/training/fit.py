@@ -1,10 +1,8 @@
-"""The only training loop, and how many members fit it.
+"""The training loop, and the number of members that fit a GPU.
 
-`fit` is a generator: it takes a few steps of all members, yields, and goes on when asked, so that its caller can show
-progress, write checkpoints or stop. How many steps lie between two yields follows the clock and changes no bits.
-
-On a GPU the whole step (batch draw, forward, loss, penalties, backward, AdamW) is one CUDA graph; on a CPU it is the
-same function called plainly.
+`fit` is a generator that yields between spans of steps, so that its caller can show progress, write checkpoints or
+stop. The length of a span depends on the clock and changes no bits. On a GPU the whole step (batch selection, forward,
+loss, penalties, backward, AdamW) is one CUDA graph; on a CPU it is the same function.
 """
 
 from __future__ import annotations
@@ -29,28 +27,28 @@ LONGEST_SPAN = 256
 SPAN_SECONDS = (0.25, 1.0)
 """Spans grow while they take less than the first and shrink when they take more than the second."""
 WARM_UP_STEPS = 3
-"""Steps taken, and undone, before a CUDA graph is captured."""
+"""Steps that are taken, and undone, before a CUDA graph is captured."""
 GIB = 2**30
 PROBED = (1, 3)
-"""Members of the two ensembles that are measured for their memory: the second costs two members more."""
+"""Sizes of the two ensembles whose memory is measured; their difference gives the cost of a member."""
 SHARE = 0.85
-"""Of the budget that is planned with; libraries keep work spaces, and blocks of memory do not fit without gaps."""
+"""Fraction of the memory to use; the rest is for libraries' work spaces and fragmentation."""
 
 
 def fit(ensemble: Ensemble, state: State) -> Iterator[None]:
-    """Train all members to their last step, in place, yielding now and then.
+    """Train all members to their last step, in place, yielding from time to time.
 
     Parameters
     ----------
     ensemble
         The members.
     state
-        Where they begin; it is changed in place.
+        Initial state, which is changed in place.
 
     Returns
     -------
     Iterator
-        Yields now and then, between steps, so that a caller can look, save or stop.
+        Yields between steps, so that the caller can look, save or stop.
 
     Examples
     --------
@@ -96,7 +94,7 @@ class Stepper:
         self._ahead: tuple[list[int], Batches] | None = None
 
     def left(self) -> int:
-        """Steps until the last living member is done."""
+        """Return the number of steps until all members that have not diverged are done."""
         steps, alive = self.state.step.tolist(), self.state.alive.tolist()
         return max(
             (total - step for total, step, on in zip(self.ensemble.totals, steps, alive, strict=True) if on),
@@ -104,7 +102,7 @@ class Stepper:
         )
 
     def advance(self, span: int) -> None:
-        """Take `span` steps and note each member's errors."""
+        """Take `span` steps and record each member's errors."""
         first, alive = self.state.step.tolist(), self.state.alive.tolist()
         for buffer, part in zip(self.batches, self._batches(first, alive, span), strict=True):
             buffer[:span].copy_(part[:span])
@@ -112,7 +110,7 @@ class Stepper:
         with arithmetic(self.ensemble.recipe.precision, benchmark=True):
             if self.ensemble.device.type == "cuda":
                 self.replay(span)
-                if not self.table.streamed:  # probably the next batches, made while the device is busy
+                if not self.table.streamed:  # prepare the likely next batches while the device is busy
                     after = self._after(first, alive, span)
                     self._ahead = after, batches_of(self.ensemble.schedules, after, min(2 * span, LONGEST_SPAN))
                 torch.cuda.synchronize(self.ensemble.device)
@@ -124,14 +122,14 @@ class Stepper:
             self.state.errors[k] = torch.cat([self.state.errors[k], errors[: after - before, k]])
 
     def probe(self) -> None:
-        """One step with no examples, on a GPU: it needs the memory of any other and changes nothing."""
+        """Take one step without examples on a GPU, which needs as much memory as any other and changes nothing."""
         side = _side(self.ensemble.device)
         side.wait_stream(torch.cuda.current_stream())
         with arithmetic(self.ensemble.recipe.precision, benchmark=True), torch.cuda.stream(side):
             self.step()
 
     def step(self) -> None:
-        """One step of all members, reading and writing buffers at fixed addresses only."""
+        """Take one step of all members, using only buffers at fixed addresses, as a CUDA graph requires."""
         state, recipe = self.state, self.ensemble.recipe
         rows, shares, active = (part.index_select(0, self.cursor).squeeze(0) for part in self.batches)
         active = active & state.alive
@@ -147,14 +145,14 @@ class Stepper:
         self.cursor += 1
 
     def replay(self, span: int) -> None:
-        """Take steps by the CUDA graph, made before the first of them."""
+        """Take steps by a CUDA graph, captured before the first."""
         if self.graph is None:
             self.graph = self._captured()
         for _ in range(span):
             self.graph.replay()
 
     def _batches(self, first: list[int], alive: list[bool], span: int) -> Batches:
-        """The next batches, those made ahead if they were predicted right; of streamed examples, with those."""
+        """Return the next batches, prepared ahead if the prediction was right; move streamed examples to the device."""
         if isinstance(self.table, Window):
             batches = self.table.move(batches_of(self.ensemble.schedules, first, span))
             self.table.read_ahead(batches_of(self.ensemble.schedules, self._after(first, alive, span), span))
@@ -164,12 +162,12 @@ class Stepper:
         return batches_of(self.ensemble.schedules, first, span)
 
     def _after(self, first: list[int], alive: list[bool], span: int) -> list[int]:
-        """The steps that members will probably have taken after so many more."""
+        """Return the likely step of each member after `span` more."""
         members = zip(first, self.ensemble.totals, alive, strict=True)
         return [min(step + span, total) if on else step for step, total, on in members]
 
     def _captured(self) -> torch.cuda.CUDAGraph:
-        """The step as a CUDA graph; the steps taken to warm up are undone."""
+        """Capture a step as a CUDA graph; warm-up steps are undone."""
         changing = [
             *(getattr(self.state, name) for name in STACKED), self.cursor
         ]  # fmt: skip
@@ -180,7 +178,7 @@ class Stepper:
             for _ in range(WARM_UP_STEPS):
                 self.step()
         torch.cuda.current_stream().wait_stream(side)
-        torch.cuda.empty_cache()  # a graph has memory of its own
+        torch.cuda.empty_cache()  # a graph has its own memory pool
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph, stream=side):
             self.step()
@@ -191,16 +189,16 @@ class Stepper:
 
 @cache
 def _side(device: torch.device) -> torch.cuda.Stream:
-    """The stream on which graphs are made: one, since libraries keep a work space for every stream they have seen."""
+    """Return the stream for capturing graphs: only one, since libraries keep a work space per stream."""
     return torch.cuda.Stream(device)
 
 
-# -- how many members fit a GPU: the budget is a hard one, and the measurement only saves refusals ---------------------
+# -- memory: `within` enforces the budget, and the estimate of `fitting_members` avoids running into it ----------------
 
 
 @contextmanager
 def within(budget: float | None, device: torch.device) -> Iterator[None]:
-    """No more than so many GiB of device memory in the block; without a budget, and on a CPU, as much as there is."""
+    """Limit device memory in this context to a budget in GiB; no effect on a CPU."""
     if budget is None or device.type != "cuda":
         yield
         return
@@ -215,7 +213,7 @@ def within(budget: float | None, device: torch.device) -> Iterator[None]:
 
 
 def fitting_members(specs: Sequence[RunSpec], device: torch.device, budget: float | None) -> int:
-    """How many of the specs, which share a program, train together within the budget; at least one."""
+    """Return how many of the specs, which share a program, fit the budget together; at least one."""
     if device.type != "cuda" or len(specs) <= PROBED[-1]:
         return len(specs)
     free = torch.cuda.mem_get_info(device)[0] + torch.cuda.memory_reserved(device)
@@ -223,14 +221,14 @@ def fitting_members(specs: Sequence[RunSpec], device: torch.device, budget: floa
         first, second = (_peak(specs[:count], device) for count in PROBED)
     except torch.cuda.OutOfMemoryError:
         return 1
-    kept = torch.cuda.memory_allocated(device)  # libraries' work spaces among it
+    kept = torch.cuda.memory_allocated(device)  # includes libraries' work spaces
     planned = SHARE * (free if budget is None else min(free, budget * GIB)) - kept
     each = max(1.0, (second - first) / (PROBED[1] - PROBED[0]))
     return max(1, min(len(specs), int((planned - first) / each) + 1))
 
 
 def _peak(specs: Sequence[RunSpec], device: torch.device) -> int:
-    """Peak bytes of a step of an ensemble."""
+    """Return the peak memory of a step of an ensemble in bytes."""
     torch.cuda.empty_cache()
     before = torch.cuda.memory_allocated(device)
     torch.cuda.reset_peak_memory_stats(device)

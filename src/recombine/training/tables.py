@@ -1,13 +1,11 @@
-"""Which examples each member sees at each step, and where they are.
+"""Batches of each member at each step, and tables of examples.
 
-An epoch is a fresh permutation of the member's training set, cut into batches; the last batch holds what is left and
-is padded with examples of the member's own, of share 0. Permutations come from a stream of their own for each epoch, so
-the batch of any step can be made without making the ones before it.
+An epoch is a new permutation of the member's training set, cut into batches; the last batch is padded with examples of
+weight 0. Each epoch has its own random stream, so that the batch of any step can be made without the ones before it.
 
-Generated examples, and data that are small enough, are one table on the device. Of larger data a **window** holds the
-distinct examples of the next steps, whichever members want them, so that one read serves all; batches point into the
-window instead of the table. The next window is read by a thread while the device works on this one. What a member sees
-at a step is the same either way, bit for bit.
+Generated examples and small data are one table on the device. For larger data, a **window** holds the distinct examples
+of the next steps of all members, and batches index the window; a thread reads the next window while the device works on
+this one. Members see the same examples either way, bit for bit.
 """
 
 from __future__ import annotations
@@ -26,14 +24,14 @@ from recombine.streams import stream
 from recombine.tasks import Examples, Task
 
 RESIDENT_BYTES = 2**28
-"""Bytes of read examples that are kept on the device as a whole; more are streamed."""
+"""Largest size of data, in bytes, that is kept on the device; larger data is streamed."""
 WINDOW_BYTES = {"cpu": 2**26, "cuda": 2**30}
-"""Bytes of a window; one step of all members fits it in any case."""
+"""Size of a window in bytes; it holds at least one step of all members."""
 NUMBER_BYTES = 4
 
 
 class Batches(NamedTuple):
-    """The batches of a few consecutive steps, for all members."""
+    """Batches of consecutive steps of all members; `shares` weigh the examples of a batch and sum to 1."""
 
     rows: Int[Tensor, "step member batch"]
     shares: Float[Tensor, "step member batch"]
@@ -54,7 +52,7 @@ class Schedule:
         self._newest: tuple[range, Tensor] | None = None
 
     def _rows(self, epochs: range) -> Int[Tensor, "step batch"]:
-        """All batches of some epochs."""
+        """Return all batches of some epochs."""
         if self._newest is None or self._newest[0] != epochs:
             count = len(self.table)
             orders = torch.empty(len(epochs), self.steps_per_epoch * self.batch, dtype=torch.int64)
@@ -65,7 +63,7 @@ class Schedule:
         return self._newest[1]
 
     def fill(self, batches: Batches, member: int, first: int) -> None:
-        """Write this member's batches, beginning with step `first`, into its column."""
+        """Write this member's batches, from step `first` on, into its column."""
         count = max(min(len(batches.rows), self.total - first), 0)
         batches.active[:count, member] = True
         if count:
@@ -76,60 +74,62 @@ class Schedule:
 
 
 def batches_of(schedules: list[Schedule], first: list[int], span: int) -> Batches:
-    """The next `span` batches of all members, each from its own step on."""
+    """Return the next `span` batches of all members, each from its own step on."""
     shape = (span, len(schedules), schedules[0].batch)
-    own = torch.stack([schedule.table[0] for schedule in schedules])  # what a finished member sees
+    first_rows = torch.stack([schedule.table[0] for schedule in schedules])  # a valid row for finished members
     batches = Batches(
-        own[None, :, None].repeat(span, 1, shape[2]), torch.zeros(shape), torch.zeros(shape[:2], dtype=torch.bool)
+        first_rows[None, :, None].repeat(span, 1, shape[2]),
+        torch.zeros(shape),
+        torch.zeros(shape[:2], dtype=torch.bool),
     )
     for member, (schedule, step) in enumerate(zip(schedules, first, strict=True)):
         schedule.fill(batches, member, step)
     return batches
 
 
-class Wanted(NamedTuple):
-    """The distinct factor values of tasks that render alike, each of which is an example."""
+class DistinctExamples(NamedTuple):
+    """Distinct factor values of tasks that render alike."""
 
     task: Task
     values: Float[Tensor, "row factor"]
 
     @property
     def row_bytes(self) -> int:
-        """Bytes of an example on the device."""
+        """Size of an example in bytes."""
         return NUMBER_BYTES * (sum(self.task.code_sizes) + math.prod(self.task.image_shape))
 
     @property
     def is_large(self) -> bool:
-        """Whether the examples are read from data and too many to be kept."""
+        """Whether the examples are read from data that is too large to keep."""
         return self.task.streamed and len(self.values) * self.row_bytes > RESIDENT_BYTES
 
 
 class Resident:
-    """Every example, on the device."""
+    """All examples on the device."""
 
     streamed = False
 
-    def __init__(self, wanted: Sequence[Wanted], device: torch.device) -> None:
-        parts = [part.task.examples(part.values) for part in wanted]
+    def __init__(self, distinct: Sequence[DistinctExamples], device: torch.device) -> None:
+        parts = [part.task.examples(part.values) for part in distinct]
         merged = Examples(torch.cat([part.inputs for part in parts]), torch.cat([part.targets for part in parts]))
         self.examples = Examples(*(part.to(device) for part in merged))
 
     def longest_span(self, longest: int) -> int:
-        """Steps whose batches fit: any number."""
+        """Return the maximum number of steps per span: any."""
         return longest
 
 
 class Window:
-    """The examples of a few steps, on the device, at addresses that stay."""
+    """Examples of a few steps, in fixed buffers on the device."""
 
     streamed = True
 
-    def __init__(self, wanted: Sequence[Wanted], device: torch.device, per_step: int) -> None:
-        self.wanted, self.per_step = wanted, per_step
-        self.starts = torch.tensor([0, *(len(part.values) for part in wanted)]).cumsum(0)
-        fitting = WINDOW_BYTES[device.type] // max(part.row_bytes for part in wanted)
+    def __init__(self, distinct: Sequence[DistinctExamples], device: torch.device, per_step: int) -> None:
+        self.distinct, self.per_step = distinct, per_step
+        self.starts = torch.tensor([0, *(len(part.values) for part in distinct)]).cumsum(0)
+        fitting = WINDOW_BYTES[device.type] // max(part.row_bytes for part in distinct)
         self.capacity = max(1, fitting // per_step) * per_step
-        one = wanted[0].task.examples(wanted[0].values[:1])
+        one = distinct[0].task.examples(distinct[0].values[:1])
         self.examples = Examples(
             *(torch.zeros(self.capacity, *part.shape[1:], dtype=part.dtype, device=device) for part in one)
         )
@@ -137,11 +137,11 @@ class Window:
         self._ahead: tuple[Tensor, Future[tuple[Examples, Tensor]]] | None = None
 
     def longest_span(self, longest: int) -> int:
-        """Steps whose batches fit the window."""
+        """Return the maximum number of steps whose batches fit the window."""
         return min(longest, self.capacity // self.per_step)
 
     def move(self, batches: Batches) -> Batches:
-        """Bring the examples of some steps into the window; the batches with rows that point into it."""
+        """Load the examples of some steps into the window, and return the batches with rows of the window."""
         ahead, self._ahead = self._ahead, None
         if ahead is not None and torch.equal(ahead[0], batches.rows):
             examples, rows = ahead[1].result()
@@ -152,20 +152,20 @@ class Window:
         return batches._replace(rows=rows)
 
     def read_ahead(self, batches: Batches) -> None:
-        """Begin to read the examples of the steps that will probably come next."""
+        """Start to read the examples of the likely next steps."""
         self._ahead = batches.rows, self._reader.submit(self._read, batches.rows)
 
     def _read(self, rows: Int[Tensor, "step member batch"]) -> tuple[Examples, Int[Tensor, "step member batch"]]:
-        """The distinct examples among some rows of the table, and which of them each row is."""
+        """Return the distinct examples among some rows, and the index of each row among them."""
         distinct, places = torch.unique(rows, return_inverse=True)
         parts = []
-        for part, first, last in zip(self.wanted, self.starts[:-1], self.starts[1:], strict=True):
-            own = distinct[(distinct >= first) & (distinct < last)] - first
-            if len(own):
-                parts.append(part.task.examples(part.values[own]))
+        for part, first, last in zip(self.distinct, self.starts[:-1], self.starts[1:], strict=True):
+            rows_here = distinct[(distinct >= first) & (distinct < last)] - first
+            if len(rows_here):
+                parts.append(part.task.examples(part.values[rows_here]))
         return Examples(torch.cat([p.inputs for p in parts]), torch.cat([p.targets for p in parts])), places
 
 
-def table_of(wanted: Sequence[Wanted], device: torch.device, per_step: int) -> Resident | Window:
-    """The examples on the device as a whole, unless they are read from data that are too large for that."""
-    return Window(wanted, device, per_step) if any(part.is_large for part in wanted) else Resident(wanted, device)
+def table_of(distinct: Sequence[DistinctExamples], device: torch.device, per_step: int) -> Resident | Window:
+    """Return a table of all examples, or a window if they are read from large data."""
+    return Window(distinct, device, per_step) if any(part.is_large for part in distinct) else Resident(distinct, device)

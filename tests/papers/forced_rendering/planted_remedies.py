@@ -18,7 +18,7 @@ from recombine.papers.forced_rendering.stripes import (
     PERCENT_ALONE,
     WITH,
     WITHOUT,
-    conjunctions_of_outputs,
+    conjunctions,
 )
 from recombine.reproduction.claims import Claim, Data, Judgement, judge
 from recombine.tasks import BumpTask
@@ -148,7 +148,7 @@ def scored(network: Network, task: BumpTask) -> dict[str, np.ndarray]:
         "ood_accuracy": hit[:, held_out].mean(dim=1),
         "id_over_blank": error[:, ~held_out].mean(dim=1) / blank[~held_out].mean(),
         **fit_of_outputs(task, range(SEEDS), outputs, alone if task.isolated else None),
-        **(conjunctions_of_outputs(task, outputs, alone) if task.isolated else {}),
+        **(conjunctions(task, outputs, alone) if task.isolated else {}),
     }
     return {name: value.double().numpy() for name, value in scores.items()}
 

@@ -6,7 +6,6 @@ import xarray
 
 from recombine.papers.forced_rendering import markers_claims as claims
 from recombine.papers.forced_rendering.markers import (
-    COMPOSING,
     FACTORIZATION,
     FALL,
     MARKERS,
@@ -14,11 +13,11 @@ from recombine.papers.forced_rendering.markers import (
     NAMED,
     PLACES,
     SPREAD,
-    WHOLE_GRID,
     predicted_sign,
 )
 from recombine.papers.forced_rendering.markers_claims import CLAIMS, TOP
 from recombine.papers.forced_rendering.markers_ranking import marker_auroc_record, names_of
+from recombine.papers.forced_rendering.samples import COMPOSING_ACCURACY, WHOLE
 from recombine.reproduction.claims import judge
 
 DECODERS = ("CNN", "MLP", "low-rank")
@@ -50,7 +49,7 @@ def networks(strength, *, seeds=SEEDS, learnt=1.0, decoders=DECODERS):
         "data": np.where(arm % ARMS == 9, "200 bumps", "all bumps"), "code": np.full(number, "bump"),
     }  # fmt: skip
     scores = {
-        "ood_accuracy": np.where(composing, COMPOSING, 0.3),
+        "ood_accuracy": np.where(composing, COMPOSING_ACCURACY, 0.3),
         "training_over_blank": np.where(unlearnt, 0.5, 0.01),
         "training_accuracy": np.ones(number),
         "trained": np.ones(number),
@@ -73,7 +72,7 @@ def judged(data):
 
 
 def unseen(data):
-    return data["data"].values != WHOLE_GRID
+    return data["data"].values != WHOLE
 
 
 def with_whole_grid(data):
@@ -83,7 +82,7 @@ def with_whole_grid(data):
     shown["value"][:] = -9.0
     names = np.char.add(shown["arm"].values.astype(str), " whole")
     shown = shown.assign_coords(
-        data=("network", np.full(len(names), WHOLE_GRID)), arm=("network", names)
+        data=("network", np.full(len(names), WHOLE)), arm=("network", names)
     )  # fmt: skip
     return xarray.concat([data, shown], "network")
 
@@ -135,7 +134,7 @@ def test_what_codes_do_is_not_what_composing_needs():
     arm = np.arange(data.sizes["network"]) // SEEDS % ARMS
     rate = arm >= 5
     composing = np.where(rate, arm == 9, arm != 0)
-    data["ood_accuracy"][:] = np.where(composing, COMPOSING, 0.3)
+    data["ood_accuracy"][:] = np.where(composing, COMPOSING_ACCURACY, 0.3)
     data["value"].loc[{"marker": FACTORIZATION}] = data["value"].sel(marker=FACTORIZATION) - 5.0 * rate[:, None]
     data = data.assign_coords(code=("network", np.where(rate, "rate", "bump")))
     judgement = judged(data)

@@ -11,8 +11,8 @@ import torch
 import xarray
 
 from recombine.papers.forced_rendering import PAPER as DEFAULT
+from recombine.papers.forced_rendering.rotation import gap_edges, linear_blend, principal_scores
 from recombine.papers.forced_rendering.rotation_figure import embeddings
-from recombine.papers.forced_rendering.rotation_measures import gap_edges, linear_blend, principal_scores
 from recombine.sweep import train
 from recombine.tasks.rotation import RotationTask
 from recombine.training import evaluate, scores
@@ -140,16 +140,8 @@ def test_scores_keep_all_distances():
 def result(tmp_path_factory):
     """Two seeds of each arm, a few steps long, measured and read back from a file."""
     study, folder = DEFAULT.studies["rotation"], tmp_path_factory.mktemp("rotation")
-    small = [
-        "rotation_seeds=2",
-        "extra_seeds=1",
-        "angles=40",
-        "digits=2",
-        "depth=2",
-        "rotation_width=8",
-        "rotation_steps=20",
-    ]
-    preset = DEFAULT.preset_named("quick").changed(small)
+    small = "rotation_seeds=2 extra_seeds=1 angles=40 digits=2 depth=2 rotation_width=8 rotation_steps=20"
+    preset = DEFAULT.preset_named("quick").changed(small.split())
     runs = {run.key: run for run in train(study.specs(preset), folder / "store", device="cpu")}
     measured = study.measure(study.trials(preset, CPU, runs))
     measured.to_netcdf(folder / "rotation.nc", engine="h5netcdf")

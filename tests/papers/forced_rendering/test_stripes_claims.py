@@ -11,7 +11,7 @@ from recombine.papers.forced_rendering.stripes import (
     PERCENT_ALONE,
     WITH,
     band_scores,
-    conjunctions_of_outputs,
+    conjunctions,
 )
 from recombine.papers.forced_rendering.stripes_claims import CLAIMS
 from tests.papers.forced_rendering.planted_remedies import (
@@ -56,7 +56,7 @@ def test_the_stripes_share_falls_and_the_bumps_rises_from_sums_to_bumps():
     task = TASK.replace(isolated=True, training="pick:0")
     right, stripes = truth(task)
     outputs = torch.stack([(1 - w) * sum_of_stripes(task) + w * right for w in (0.0, 0.5, 0.9, 1.0)])
-    found = conjunctions_of_outputs(task, outputs, stripes.expand(4, -1, -1, -1))
+    found = conjunctions(task, outputs, stripes.expand(4, -1, -1, -1))
     assert (found["stripe_share"].diff() < 0).all()
     assert (found["bump_share"].diff() > 0).all()
     torch.testing.assert_close(found["stripe_share"] + found["bump_share"], torch.ones(4, dtype=torch.float64))
@@ -67,7 +67,7 @@ def test_the_stripes_share_falls_and_the_bumps_rises_from_sums_to_bumps():
 def test_unweighted_sums_are_of_the_networks_own_stripes():
     task = TASK.replace(isolated=True, training="pick:0")
     outputs, stripes = sum_of_stripes(task)[None], truth(task)[1][None]
-    found = conjunctions_of_outputs(task, outputs, 0.5 * stripes)
+    found = conjunctions(task, outputs, 0.5 * stripes)
     assert found["additive_unweighted"].item() == pytest.approx(0.75)  # half of it is missing: ¼ of the energy
     assert found["additive"].item() == pytest.approx(1)  # training stripes, whatever the network draws for them
 

@@ -1,5 +1,5 @@
-// AdamW of one member in one pass over memory; the formula is torch.optim.AdamW's. Shares are
-// 1 - decay, which would not be accurate if taken here.
+// AdamW for one member in one pass over memory, with the formula of torch.optim.AdamW. The shares 1 - beta are computed
+// by the caller in double precision, since float32 would lose digits.
 #include <cmath>
 
 extern "C" void recombine_adamw(float* __restrict weights, float* __restrict mean, float* __restrict square,

@@ -1,8 +1,8 @@
-"""The compiled kernels: built once per machine and version with its own C++ compiler, and called by name.
+"""Build the C++ kernels once per machine and version with the local compiler, and call them by name.
 
-`CXX` names a compiler, `RECOMBINE_CACHE` another folder than `~/.cache/recombine`. What is loaded from there runs as
-the user, so folder and library must be theirs and writable by nobody else. Where the kernels cannot be built, standard
-error says so, once for a process and those that it starts.
+`CXX` names the compiler, and `RECOMBINE_CACHE` a folder to use instead of `~/.cache/recombine`. The library runs with
+the user's rights, so folder and file must belong to the user and be writable by nobody else. If the build fails, a line
+on standard error says so, once for a process and its children.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ from recombine.files import cache_folder
 FLAGS = ("-std=c++17", "-O3", "-march=native", "-fno-math-errno", "-fno-trapping-math", "-shared", "-fPIC")
 COMPILERS = ("c++", "g++", "clang++")
 LONGEST_SECONDS = 300
-"""A compiler that takes longer is given up."""
+"""Timeout of the compiler."""
 WARNED = "RECOMBINE_KERNELS_SAID"
-"""Set in the environment once standard error says that there are no kernels."""
+"""Environment variable, set after the warning that there are no kernels."""
 OTHERS_WRITE = 0o022
 
 FLOATS = c_void_p
-"""The address of a tensor's numbers."""
+"""Address of a tensor's data."""
 NETWORK: tuple[Any, ...] = (c_long, c_long, c_long, c_long, POINTER(c_ubyte))
-"""Code, first size, channels, depth, which blocks double the size."""
+"""Code length, first size, channels, depth, and for each block whether it doubles the size."""
 PLANES = (c_long,) * 6
-"""Channels in and out, rows, columns, first image and the one after the last."""
+"""Channels in and out, rows, columns, and the range of images."""
 SIGNATURES: dict[str, tuple[Any, ...]] = {
     "sizes": (*NETWORK, c_long, POINTER(c_long)),
     "prepare": (*NETWORK, FLOATS, FLOATS),
@@ -48,15 +48,15 @@ SIGNATURES: dict[str, tuple[Any, ...]] = {
     "narrow_back": (*(FLOATS,) * 5, *PLANES),
     "adamw": (*(FLOATS,) * 4, c_long, *(c_float,) * 7),
 }
-"""Arguments by name, without the prefix: ctypes refuses what does not fit them. None returns anything."""
+"""Argument types by name, without the prefix `recombine_`. All functions return void."""
 
 
 class NotBuilt(Exception):
-    """There are no kernels, and why."""
+    """Why the kernels could not be built."""
 
 
 def call(name: str, *arguments: Any) -> None:
-    """Call a kernel by name; tensors are handed over as addresses (`data_ptr()`), or None."""
+    """Call a kernel by name; tensors are passed as addresses (`data_ptr()`) or None."""
     function = getattr(library_or_reason(), f"recombine_{name}")
     if function.argtypes is None:
         function.argtypes, function.restype = SIGNATURES[name], None
@@ -65,27 +65,25 @@ def call(name: str, *arguments: Any) -> None:
 
 @cache
 def library_or_reason() -> ctypes.CDLL | str:
-    """The kernels, compiled where they are not there yet, or why there are none: torch does without."""
+    """Return the library, compiled if needed, or the reason why there is none."""
     try:
         compiler, folder = find_compiler(), cache_folder()
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         path = folder / f"kernels-{_digest(compiler)}.so"
         _require_private(folder)
-        with suppress(OSError):  # not there, or damaged
-            return _loaded(path)
+        with suppress(OSError):  # missing or damaged
+            _require_private(path)
+            return ctypes.CDLL(str(path))
         _compile(compiler, path)
-        return _loaded(path)
+        return ctypes.CDLL(str(path))
     except NotBuilt as error:
         reason = str(error)
     except (OSError, subprocess.SubprocessError, ValueError) as error:
         reason = f"{type(error).__name__}: {error}"
-    _warn_once(reason)
+    if not os.environ.get(WARNED):
+        os.environ[WARNED] = "1"
+        print(f"recombine: compiled kernels are off, training on the CPU is slower ({reason})", file=sys.stderr)
     return reason
-
-
-def _loaded(path: Path) -> ctypes.CDLL:
-    _require_private(path)
-    return ctypes.CDLL(str(path))
 
 
 def _require_private(path: Path) -> None:
@@ -94,17 +92,8 @@ def _require_private(path: Path) -> None:
         raise NotBuilt(f"{path} belongs to another user, or others can write to it")
 
 
-def _warn_once(reason: str) -> None:
-    """One line on standard error, unless this process or one that started it said so already."""
-    if os.environ.get(WARNED) or sys.stderr is None:
-        return
-    os.environ[WARNED] = "1"
-    with suppress(OSError, ValueError):  # closed, or full
-        print(f"recombine: compiled kernels are off, torch does their work more slowly ({reason})", file=sys.stderr)
-
-
 def find_compiler() -> list[str]:
-    """The command, perhaps with words of its own."""
+    """Return the compiler's command, which may include flags."""
     named = shlex.split(os.environ.get("CXX", ""))
     for words in [named] if named else [[name] for name in COMPILERS]:
         if path := shutil.which(words[0]):
@@ -113,7 +102,7 @@ def find_compiler() -> list[str]:
 
 
 def _compile(compiler: list[str], path: Path) -> None:
-    """Compile under a temporary name, then rename: processes that compile at once do not meet."""
+    """Compile under a temporary name, then rename, as other processes may be compiling too."""
     sources = [str(source) for source in _sources() if source.suffix == ".cpp"]
     with tempfile.TemporaryDirectory(dir=path.parent, prefix="compiling-") as work:
         target = Path(work) / path.name
@@ -135,14 +124,14 @@ def _sources() -> list[Path]:
 
 
 def _digest(compiler: list[str]) -> str:
-    """Of sources, flags, compiler and processor: machines of several kinds may share a cache."""
+    """Hash sources, flags, compiler and processor, since different machines may share a cache."""
     parts = [*FLAGS, *compiler, _run([*compiler, "--version"]).stdout, _processor()]
     whole = [*(path.read_bytes() for path in _sources()), *(part.encode(errors="replace") for part in parts)]
     return hashlib.sha256(b"\0".join(whole)).hexdigest()[:16]
 
 
 def _processor() -> str:
-    """What `-march=native` depends on."""
+    """Describe what `-march=native` depends on."""
     described = [platform.machine(), platform.processor()]
     cpuinfo = Path("/proc/cpuinfo")
     if cpuinfo.exists():

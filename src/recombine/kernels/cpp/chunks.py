@@ -1,7 +1,7 @@
-"""Chunks of a batch, threads that take them, and memory that steps before have used.
+"""Split a batch into chunks, run them in threads, and reuse memory from earlier steps.
 
-What is summed over images is added up chunk by chunk, whoever did which: bits do not depend on how many threads there
-are. Asking the system for memory costs more than filling it, so buffers are kept.
+Sums over images are added up chunk by chunk, in order, so that results do not depend on the number of threads.
+Allocating memory takes longer than filling it, so buffers are kept.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ import torch
 from torch import Tensor
 
 CHUNK, MAX_CHUNKS = 8, 8
-"""Images of a chunk, and the largest number of chunks: larger batches have larger chunks."""
+"""Minimum images per chunk, and maximum number of chunks."""
 LARGEST_KEPT = 2**28
-"""Numbers that all kept buffers have together, a GiB of them."""
+"""Maximum elements of all kept buffers together: 1 GiB."""
 _kept: dict[int, list[Tensor]] = {}
 """Buffers by size."""
 
 
 def by_chunks(batch: int, work: Callable[[int, int, int], None]) -> None:
-    """Do `work(first, last, chunk)` for every chunk, in as many threads as torch has."""
+    """Call `work(first, last, chunk)` for every chunk, with as many threads as torch uses."""
     chunks = chunks_of(batch)
     threads = min(torch.get_num_threads(), len(chunks))
     if threads <= 1:
@@ -33,7 +33,7 @@ def by_chunks(batch: int, work: Callable[[int, int, int], None]) -> None:
 
 
 def chunks_of(batch: int) -> list[tuple[int, int, int]]:
-    """Each chunk's first image, the one after its last, and its number."""
+    """Return each chunk's range of images and its index."""
     size = max(CHUNK, -(-batch // MAX_CHUNKS))
     return [(first, min(batch, first + size), first // size) for first in range(0, batch, size)]
 
@@ -44,7 +44,7 @@ def _threads(count: int) -> ThreadPoolExecutor:
 
 
 def take_buffer(size: int) -> Tensor:
-    """A buffer of so many numbers in float32, whatever they are."""
+    """Return an uninitialised float32 buffer."""
     try:
         return _kept[size].pop()
     except (KeyError, IndexError):
@@ -52,7 +52,7 @@ def take_buffer(size: int) -> Tensor:
 
 
 def return_buffer(buffer: Tensor) -> None:
-    """Keep a buffer for the next that asks for its size."""
+    """Keep a buffer for the next request of its size."""
     if sum(size * len(buffers) for size, buffers in list(_kept.items())) + len(buffer) > LARGEST_KEPT:
         _kept.clear()
     if len(buffer) <= LARGEST_KEPT:

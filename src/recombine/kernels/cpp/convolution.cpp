@@ -1,8 +1,5 @@
-// Transposed convolutions, directly: same size (kernel 3) and twice the size (kernel 4, stride 2), and their gradients.
-//
-// Images are (image, y, x, channel) with a border of zeros one pixel wide.
+// Direct transposed convolutions of the same size (kernel 3) and twice the size (kernel 4, stride 2), with gradients.
 #include <algorithm>
-#include <type_traits>
 
 #include "layers.h"
 #include "vector.h"
@@ -10,7 +7,7 @@
 namespace {
 
 struct Taps {
-    long count, left[16], right[16];  // offsets in the input, from the pixel; of matrices of weights
+    long count, left[16], right[16];  // offsets of the input from the pixel, and of the weight matrices
 };
 
 // A run of pixels of one row, one block of channels.
@@ -24,18 +21,14 @@ struct Run {
     template <int P>
     void piece(long first) const {
         Vector total[P][V];
-#pragma GCC unroll 16
-        for (int p = 0; p < P; ++p)
-#pragma GCC unroll 16
-            for (int v = 0; v < V; ++v) total[p][v] = BACK ? zero() : load(bias + v * LANES);
+        UNROLL for (int p = 0; p < P; ++p)
+            UNROLL for (int v = 0; v < V; ++v) total[p][v] = BACK ? zero() : load(bias + v * LANES);
         for (long tap = 0; tap < taps.count; ++tap)
             multiply<P, V, STEP>(total, left + first * (STEP ? STEP : step) + taps.left[tap], step,
                                  right + taps.right[tap], out, depth);
         Vector sum[V] = {};
-#pragma GCC unroll 16
-        for (int p = 0; p < P; ++p)
-#pragma GCC unroll 16
-            for (int v = 0; v < V; ++v) {
+        UNROLL for (int p = 0; p < P; ++p)
+            UNROLL for (int v = 0; v < V; ++v) {
                 const long at = (first + p) * target_step + v * LANES;
                 const Vector open = BACK ? load(gate + at) : total[p][v];
                 const Vector kept = open <= zero() ? zero() : total[p][v];  // NaN stays NaN
@@ -50,23 +43,11 @@ struct Run {
 template <int V, bool BACK>
 void run(long pixels, long step, const float* left, const float* right, const float* bias, const float* gate,
          float* target, float* sums, long target_step, long depth, long out, const Taps& taps) {
-    const auto with = [&](auto constant) {
+    with_step<16, 32, 64, 128>(step, [&](auto constant) {
         const Run<V, decltype(constant)::value, BACK> work{left, right,       bias,  gate, target, sums,
                                                            step, target_step, depth, out,  taps};
         Pieces<PIXELS>::of(0, pixels, work);
-    };
-    switch (step) {  // a constant step saves registers
-        case 16:
-            return with(std::integral_constant<int, 16>{});
-        case 32:
-            return with(std::integral_constant<int, 32>{});
-        case 64:
-            return with(std::integral_constant<int, 64>{});
-        case 128:
-            return with(std::integral_constant<int, 128>{});
-        default:
-            return with(std::integral_constant<int, 0>{});
-    }
+    });
 }
 
 template <bool BACK>
@@ -82,7 +63,7 @@ void blocks(long pixels, long step, const float* left, const float* right, const
     }
 }
 
-// Sums over pixels of rows y … y + rows - 1 of one image, into (tap, in, out).
+// Sums over the pixels of rows y … y + rows - 1 of one image, into (tap, in, out).
 template <int V>
 void outer_blocks(const float* x, const float* z, float* sum, Shape in, Shape out, long y, long rows, bool up) {
     const long side = up ? 4 : 3;
@@ -91,31 +72,23 @@ void outer_blocks(const float* x, const float* z, float* sum, Shape in, Shape ou
             for (long co = 0; co < out.channels; co += V * LANES)
                 for (long ci = 0; ci < in.channels; ci += ROWS) {
                     float* at = sum + ((ky * side + kx) * in.channels + ci) * out.channels + co;
-                    Vector total[ROWS][V];
-#pragma GCC unroll 16
-                    for (int r = 0; r < ROWS; ++r)
-#pragma GCC unroll 16
-                        for (int v = 0; v < V; ++v) total[r][v] = load(at + r * out.channels + v * LANES);
-                    for (long row = y; row < y + rows; ++row) {
-                        const float *left, *right;
-                        if (up) {
-                            left = x + (row + 1) * in.pitch() + in.channels + ci;
-                            right = z + (2 * row + ky) * out.pitch() + kx * out.channels + co;
-                        } else {
-                            left = x + (row + 2 - ky) * in.pitch() + (2 - kx) * in.channels + ci;
-                            right = z + (row + 1) * out.pitch() + out.channels + co;
+                    accumulate<V>(at, out.channels, [&](Vector(&total)[ROWS][V]) {
+                        for (long row = y; row < y + rows; ++row) {
+                            const float *left, *right;
+                            if (up) {
+                                left = x + (row + 1) * in.pitch() + in.channels + ci;
+                                right = z + (2 * row + ky) * out.pitch() + kx * out.channels + co;
+                            } else {
+                                left = x + (row + 2 - ky) * in.pitch() + (2 - kx) * in.channels + ci;
+                                right = z + (row + 1) * out.pitch() + out.channels + co;
+                            }
+                            outer<V>(total, left, in.channels, right, (up ? 2 : 1) * out.channels, in.width);
                         }
-                        outer<V>(total, left, in.channels, right, (up ? 2 : 1) * out.channels, in.width);
-                    }
-#pragma GCC unroll 16
-                    for (int r = 0; r < ROWS; ++r)
-#pragma GCC unroll 16
-                        for (int v = 0; v < V; ++v) store(at + r * out.channels + v * LANES, total[r][v]);
+                    });
                 }
 }
 
-constexpr long PIXELS_SUMMED =
-    96;  // about as many pixels go into a block of sums at a time: they fit the fastest cache
+constexpr long PIXELS_SUMMED = 96;  // about as many go into a block of sums at a time, to fit the L1 cache
 
 }  // namespace
 

@@ -1,6 +1,6 @@
-// Layers of the decoder. Images are (image, y, x, channel) with a border of zeros one pixel wide; gradients of a
-// layer's outputs are taken before its ReLU. Weights are (tap, in, out) forward and (tap, out, in) backward, taps those
-// of the kernel or, where `Layer::winograd`, its 36 transformed positions. Sums are added to what is there.
+// Layers of the decoder. Images are (image, y, x, channel) with a border of zeros one pixel wide; gradients of outputs
+// are those before the ReLU. Weights are (tap, in, out) forward and (tap, out, in) backward, where taps are those of the
+// kernel or, if `Layer::winograd`, its 36 transformed positions. Sums are added to existing values.
 #pragma once
 
 #include <cstring>
@@ -23,15 +23,14 @@ inline void clear_border(float* image, const Shape& s) {
 
 // A transposed convolution with as many channels out as in: kernel 3 and the same size, or kernel 4 and twice the size.
 struct Layer {
-    long size, channels;  // of what goes in
+    long size, channels;  // of the input
     bool up;
     Shape from() const { return {size, size, channels}; }
     Shape to() const { return {up ? 2 * size : size, up ? 2 * size : size, channels}; }
     long side() const { return up ? 4 : 3; }
-    bool winograd() const {
-        return !up && channels >= 32;
-    }  // with fewer channels its additions cost more than it saves
-    long kernel() const { return side() * side(); }  // its positions
+    // With fewer channels, Winograd's extra additions cost more than it saves.
+    bool winograd() const { return !up && channels >= 32; }
+    long kernel() const { return side() * side(); }
     long taps() const { return winograd() ? 36 : kernel(); }
     long matrix() const { return channels * channels; }
 };
@@ -40,7 +39,7 @@ struct Layer {
 void convolve(const Layer&, const float* x, const float* w, const float* bias, float* y, long images);
 void winograd_convolve(const Layer&, const float* x, const float* u, const float* bias, float* y, long images);
 
-// x = gradient before the ReLU below, whose outputs are `gate`; sums of it by channel
+// x = gradient before the ReLU of the layer below, whose outputs are `gate`; sums: its sums by channel
 void input_gradient(const Layer&, const float* z, const float* w, const float* gate, float* x, float* sums,
                     long images);
 void winograd_input_gradient(const Layer&, const float* z, const float* u, const float* gate, float* x, float* sums,
@@ -50,12 +49,12 @@ void winograd_input_gradient(const Layer&, const float* z, const float* u, const
 void weight_gradient(const Layer&, const float* x, const float* z, float* sums, long images);
 void winograd_weight_gradient(const Layer&, const float* x, const float* z, float* sums, long images);
 
-// A kernel (9, size) to its 36 positions, and the gradient of those (of the mirrored kernel) back.
+// Transform a kernel (9, size) to its 36 positions, and their gradient (of the mirrored kernel) back.
 void winograd_kernel(const float* taps, float* u, long size, bool mirrored);
 void winograd_kernel_gradient(const float* u, float* taps, long size);
 
-// The last convolution (kernel 3, padding 1) to one channel, and its gradients; weights (tap, channel). The images that
-// it writes have no channels and no border.
+// The last convolution (kernel 3, padding 1) to one channel, and its gradients; weights (tap, channel). Outputs have
+// neither channels nor a border.
 void readout(const Shape&, const float* x, const float* w, float bias, float* y, long images);
 void readout_gradients(const Shape&, const float* x, const float* w, const float* z, float* below, float* weights,
                        float* sums, long images);

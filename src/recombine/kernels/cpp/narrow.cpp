@@ -1,6 +1,6 @@
-// Convolutions with few channels (kernel 3, padding 1) and their gradients: (image, channel, y, x), no border. A plane
-// is copied to where rows are two longer than it is wide, with a border of zeros; a tap is then a step in memory, and a
-// whole plane one run of numbers. What falls between rows is ignored.
+// Convolutions with few channels (kernel 3, padding 1) and their gradients; images are (image, channel, y, x), without
+// a border. Planes are copied into a buffer with a border of zeros, so that a tap is a constant offset and a plane one
+// run of numbers. Results between rows are ignored.
 #include <cstring>
 #include <vector>
 
@@ -12,13 +12,12 @@ struct Planes {
     long height, width;
     long pitch() const { return width + 2; }
     long bordered() const { return (height + 2) * pitch() + LANES; }
-    long run() const {  // from the first number of a plane to its last, whole vectors
+    long run() const {  // length of a plane, rounded up to whole vectors
         return ((height - 1) * pitch() + width + LANES - 1) / LANES * LANES;
     }
 };
 
-// Planes behind a border (edge 1) or from the first number on (edge 0), `step` numbers apart, zero
-// elsewhere.
+// Copy planes, with a border (edge 1) or without (edge 0), `step` numbers apart, with zeros in between.
 void copy(const Planes& planes, const float* x, float* into, long channels, long edge, long step) {
     for (long channel = 0; channel < channels; ++channel, into += step) {
         std::memset(into, 0, step * sizeof(float));
@@ -27,7 +26,7 @@ void copy(const Planes& planes, const float* x, float* into, long channels, long
     }
 }
 
-// The weight from input channel i to output channel o; back: of the gradient's way, mirrored.
+// The weights from input channel i to output channel o; back: for the input gradient, from the last tap.
 inline const float* tap(const float* w, long i, long o, long in, long out, bool back) {
     return back ? w + (i * out + o) * 9 + 8 : w + (o * in + i) * 9;
 }
@@ -46,10 +45,8 @@ void convolve(const Planes& planes, const float* x, const float* w, const float*
             const float* plane = x + i * step;
             for (long at = 0; at < run; at += LANES) {
                 Vector total = load(sums.data() + at);
-#pragma GCC unroll 3
-                for (long ky = 0; ky < 3; ++ky)
-#pragma GCC unroll 3
-                    for (long kx = 0; kx < 3; ++kx)
+                UNROLL for (long ky = 0; ky < 3; ++ky)
+                    UNROLL for (long kx = 0; kx < 3; ++kx)
                         total += k[turn * (ky * 3 + kx)] * load(plane + at + ky * pitch + kx);
                 store(sums.data() + at, total);
             }
@@ -70,8 +67,7 @@ void correlate(const Planes& planes, const float* x, const float* z, float* weig
             Vector total[9] = {};
             for (long at = 0; at < run; at += LANES) {
                 const Vector one = load(z + at);
-#pragma GCC unroll 9
-                for (long k = 0; k < 9; ++k) total[k] += one * load(x + i * step + at + k / 3 * pitch + k % 3);
+                UNROLL for (long k = 0; k < 9; ++k) total[k] += one * load(x + i * step + at + k / 3 * pitch + k % 3);
             }
             for (long k = 0; k < 9; ++k)
                 for (int lane = 0; lane < LANES; ++lane) weights[k] += total[k][lane];
@@ -92,7 +88,7 @@ extern "C" void recombine_narrow(const float* x, const float* w, const float* bi
     }
 }
 
-// `below`: the gradient of x, unless null. `sums`: this chunk's, of weights and biases, from zero.
+// `below`: the gradient of x, unless null. `sums`: this chunk's sums for weights and biases, overwritten.
 extern "C" void recombine_narrow_back(const float* x, const float* w, const float* z, float* below, float* sums,
                                       long in, long out, long height, long width, long first, long last) {
     const Planes planes{height, width};

@@ -13,13 +13,13 @@ from recombine.kernels.cpp.chunks import by_chunks, chunks_of
 
 
 class NarrowConvolution(torch.autograd.Function):
-    """Images `(batch, in, y, x)`, weights `(out, in, 3, 3)` and biases to images of the same size, in float32."""
+    """Convolve images `(batch, in, y, x)` with weights `(out, in, 3, 3)` and a bias, padding 1, in float32."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, w: Tensor, bias: Tensor) -> Tensor:
         x, w, bias = (_packed(part) for part in (x, w, bias))
         if w.shape[1:] != (x.shape[1], 3, 3) or bias.shape != w.shape[:1]:
-            raise ValueError(f"weights of {tuple(w.shape)} and {tuple(bias.shape)} for {tuple(x.shape)}")
+            raise ValueError(f"weights of {tuple(w.shape)} and {tuple(bias.shape)} do not fit {tuple(x.shape)}")
         y, sizes = x.new_empty(len(x), len(w), *x.shape[2:]), _sizes(x, w)
         addresses = [part.data_ptr() for part in (x, w, bias, y)]
         by_chunks(len(x), lambda first, last, _: call("narrow", *addresses, *sizes, first, last))
@@ -44,7 +44,7 @@ class NarrowConvolution(torch.autograd.Function):
 
 def _packed(part: Tensor) -> Tensor:
     if part.dtype != torch.float32 or part.device.type != "cpu":
-        raise ValueError(f"{part.dtype} on {part.device}; expected: float32 on cpu")
+        raise ValueError(f"tensors must be float32 on cpu, got {part.dtype} on {part.device}")
     return part.contiguous()
 
 

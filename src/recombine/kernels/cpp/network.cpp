@@ -1,8 +1,8 @@
-// The whole decoder: a code to an image of `first` × `first` pixels by one matrix, transposed convolutions, and a last
-// convolution to one channel. Images are done in chunks, each through the whole network, by whichever thread; what is
-// summed over images is kept apart by chunk and added up in order, so that bits do not depend on threads.
+// The whole decoder: a matrix from the code to `first` × `first` pixels, transposed convolutions, and a convolution to
+// one channel. Threads take chunks of images through the whole network; sums over images are kept per chunk and added in
+// order, so that results do not depend on the number of threads.
 //
-// Parameters and their gradients are one vector, as torch keeps them one after another:
+// Parameters and their gradients are one vector, in torch's order:
 // (code, channel, y, x), bias; (in, out, y, x), bias of each layer; (channel, y, x), bias of the last.
 #include <algorithm>
 #include <vector>
@@ -30,37 +30,38 @@ struct Network {
     long pixels() const { return first * first; }
     long first_size() const { return code * channels * pixels(); }
 
-    // Where a layer's part begins: in the vector of parameters …
-    long weight(std::size_t layer) const {
-        long at = first_size() + channels;
-        for (std::size_t i = 0; i < layer; ++i) at += layers[i].kernel() * layers[i].matrix() + channels;
+    // Sum of a size over the layers before one.
+    template <class Size>
+    long before(std::size_t layer, Size&& size) const {
+        long at = 0;
+        for (std::size_t i = 0; i < layer; ++i) at += size(layers[i]);
         return at;
+    }
+
+    // Where a layer's part begins in the vector of parameters …
+    long weight(std::size_t layer) const {
+        const auto size = [&](const Layer& own) { return own.kernel() * own.matrix() + channels; };
+        return first_size() + channels + before(layer, size);
     }
     long bias(std::size_t layer) const { return weight(layer) + layers[layer].kernel() * layers[layer].matrix(); }
     long parameters() const { return weight(layers.size()) + 9 * channels + 1; }
 
-    // … among prepared weights (the first matrix, forward and backward weights of each layer, the last taps) …
+    // … in the prepared weights (the first matrix, forward and backward weights of each layer, the last taps) …
     long prepared(std::size_t layer) const {
-        long at = first_size();
-        for (std::size_t i = 0; i < layer; ++i) at += 2 * layers[i].taps() * layers[i].matrix();
-        return at;
+        return first_size() + before(layer, [](const Layer& own) { return 2 * own.taps() * own.matrix(); });
     }
     long prepared() const { return prepared(layers.size()) + 9 * channels; }
 
-    // … among images, for so many of them (what goes into the layer) …
+    // … in the stages of a batch of images (the layer's input) …
     long stage(std::size_t layer, long images) const {
-        long at = 0;
-        for (std::size_t i = 0; i < layer; ++i) at += layers[i].from().image();
-        return at * images;
+        return images * before(layer, [](const Layer& own) { return own.from().image(); });
     }
     long stages(long images) const { return stage(layers.size(), images) + last().image() * images; }
 
-    // … and among a chunk's sums: by channel of what goes into each layer and into the last; of weights; of the last
-    // taps.
+    // … and in a chunk's sums: of each layer's and the last one's input by channel; of the weights; of the last taps.
     long sums(std::size_t layer) const {
-        long at = (layers.size() + 1) * channels;
-        for (std::size_t i = 0; i < layer; ++i) at += layers[i].taps() * layers[i].matrix();
-        return at;
+        const auto size = [](const Layer& own) { return own.taps() * own.matrix(); };
+        return (layers.size() + 1) * channels + before(layer, size);
     }
     long sums() const { return sums(layers.size()) + 9 * channels; }
     long largest() const {
@@ -85,7 +86,7 @@ void collect(const float* from, float* to, long taps, long count) {
         for (long tap = 0; tap < taps; ++tap) to[at * taps + tap] = from[tap * count + at];
 }
 
-struct Start {  // of a run of images, one pixel and block of channels
+struct Start {  // the first stage of a run of images, at one pixel and block of channels
     const float *codes, *matrix, *bias;
     float* target;
     long code, width, image;
@@ -106,7 +107,7 @@ struct Start {  // of a run of images, one pixel and block of channels
 
 extern "C" {
 
-// Floats of: parameters, prepared weights, all stages of a batch, sums of a chunk; and the rows of an image.
+// Floats of the parameters, the prepared weights, all stages of a batch and the sums of a chunk; and rows of an image.
 void recombine_sizes(long code, long first, long channels, long depth, const unsigned char* doubles, long batch,
                      long* sizes) {
     const Network net(code, first, channels, depth, doubles);
@@ -117,7 +118,7 @@ void recombine_sizes(long code, long first, long channels, long depth, const uns
     sizes[4] = net.last().height;
 }
 
-// Weights as the kernels read them.
+// Rearrange weights as the kernels read them.
 void recombine_prepare(long code, long first, long channels, long depth, const unsigned char* doubles,
                        const float* vector, float* prepared) {
     const Network net(code, first, channels, depth, doubles);
@@ -139,7 +140,7 @@ void recombine_prepare(long code, long first, long channels, long depth, const u
     collect(vector + net.weight(last), prepared + net.prepared(last), channels, 9);
 }
 
-// Images begin … end - 1: all stages, and the images of one channel.
+// Compute all stages and outputs of images begin … end - 1.
 void recombine_forward(long code, long first, long channels, long depth, const unsigned char* doubles,
                        const float* vector, const float* prepared, const float* codes, float* stages, float* output,
                        long batch, long begin, long end) {
@@ -169,8 +170,7 @@ void recombine_forward(long code, long first, long channels, long depth, const u
             vector[net.parameters() - 1], output + begin * shape.height * shape.width, images);
 }
 
-// Images begin … end - 1: their sums, from the gradient of the output; `below` is the gradient before the first
-// ReLU.
+// Compute the sums of images begin … end - 1 from the gradient of the output; `below` is that before the first ReLU.
 void recombine_backward(long code, long first, long channels, long depth, const unsigned char* doubles,
                         const float* prepared, const float* stages, const float* gradient, float* below, float* sums,
                         long batch, long begin, long end) {
@@ -198,7 +198,7 @@ void recombine_backward(long code, long first, long channels, long depth, const 
     }
 }
 
-// All chunks' sums, in order, to the gradient of the vector. The sums of the first chunk are overwritten.
+// Add up the chunks' sums in order to the gradient of the vector. The sums of the first chunk are overwritten.
 void recombine_finish(long code, long first, long channels, long depth, const unsigned char* doubles,
                       const float* codes, const float* below, const float* gradient, float* sums, long chunks,
                       float* vector, long batch) {

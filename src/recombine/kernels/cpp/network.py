@@ -1,7 +1,7 @@
-"""The whole transposed-convolution decoder, forward and backward, on the compiled kernels.
+"""The transposed-convolution decoder, forward and backward, on the compiled kernels.
 
-Kernels handle whole blocks of channels. Other widths are padded with channels whose weights and biases are zero: they
-stay zero after every ReLU, nothing depends on them, and their gradients are dropped.
+Kernels work on whole blocks of channels. Other widths are padded with channels whose weights and biases are zero: they
+stay zero after every ReLU and nothing depends on them. Their gradients are dropped.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from recombine.kernels.cpp.chunks import by_chunks, chunks_of, return_buffer, ta
 from recombine.kernels.shapes import NetworkShape, Shapes
 
 BLOCK = 16
-"""Channels that kernels handle at a time."""
+"""Channels that kernels compute at a time."""
 
 
 class _Sizes(NamedTuple):
-    """Numbers of: parameters, weights as kernels read them, a batch's stages, a chunk's sums; and rows of an image."""
+    """Elements of the parameters, the prepared weights, a batch's stages and a chunk's sums; and rows of an image."""
 
     parameters: int
     prepared: int
@@ -45,41 +45,39 @@ class _Plan:
     @staticmethod
     @lru_cache(maxsize=64)
     def of(shapes: Shapes) -> _Plan:
-        """The plan of a network by the shapes of its parameters, made once."""
         return _Plan(NetworkShape.of(shapes))
 
     @cached_property
     def arguments(self) -> tuple[Any, ...]:
-        """What every kernel is told first."""
+        """The first arguments of every kernel."""
         doubles = self.network.doubles
         return self.code, self.first, self.channels, len(doubles), (c_ubyte * len(doubles))(*doubles)
 
     def call(self, name: str, *arguments: Tensor | int) -> None:
-        """Call a kernel of the whole network."""
         values = (part.data_ptr() if isinstance(part, Tensor) else part for part in arguments)
         call(name, *self.arguments, *values)
 
     def sizes(self, batch: int) -> _Sizes:
-        """How much memory a batch takes, padding included."""
+        """Return how much memory a batch takes, padding included."""
         numbers = (c_long * len(_Sizes._fields))()
         call("sizes", *self.arguments, batch, numbers)
         return _Sizes(*numbers)
 
     def padded(self, weights: Tensor) -> Tensor:
-        """A network's parameters among zeros, as kernels read them."""
+        """Return the parameters padded with zeros, as kernels read them."""
         if not self.pads:
             return weights
         positions = self._positions
         return weights.new_zeros(self.sizes(1).parameters).index_copy_(0, positions, weights[: len(positions)])
 
     def cropped(self, gradient: Tensor, size: int) -> Tensor:
-        """The gradient of a network's parameters, and zeros up to a size, without those of the padding."""
+        """Return the gradient without that of the padding, followed by zeros up to `size`."""
         own = gradient.index_select(0, self._positions) if self.pads else gradient[: self.parameters]
         return own if len(own) == size else torch.cat([own, own.new_zeros(size - len(own))])
 
     @cached_property
     def _positions(self) -> Tensor:
-        """Where each parameter of the network lies among the padded ones."""
+        """Index of each parameter among the padded ones."""
         parts, start = [], 0
         for own, padded in zip(self.network.shapes, self.network.with_channels(self.channels), strict=True):
             numbers = torch.arange(start, start + math.prod(padded)).view(padded)
@@ -89,14 +87,14 @@ class _Plan:
 
 
 def takes(shapes: Shapes, batch: int, dtype: torch.dtype) -> bool:
-    """Whether the kernels take such a network: any number of channels, as padding to whole blocks pays, in float32."""
+    """Return whether the kernels support a network: any in float32, as padding to whole blocks still pays off."""
     return dtype == torch.float32 and batch > 0 and NetworkShape.of(shapes).channels > 0
 
 
 class TransposedConvolutions(torch.autograd.Function):
-    """Codes `(batch, code)` to images `(batch, y, x)`; gradients of the parameters alone, and once.
+    """Decode codes `(batch, code)` to images `(batch, y, x)`; gradients of the parameters only, and only once.
 
-    `weights` has the parameters one after another, whose shapes are `shapes`, and perhaps more; `dtype` is float32.
+    `weights` are the flattened parameters of `shapes`, possibly followed by others; `dtype` is float32.
     """
 
     @staticmethod
@@ -105,7 +103,7 @@ class TransposedConvolutions(torch.autograd.Function):
         fits = weights.ndim == 1 and len(weights) >= plan.parameters and codes.shape == (batch, plan.code)
         if not fits or {dtype, weights.dtype, codes.dtype} != {torch.float32}:  # kernels would read past them
             raise ValueError(
-                f"weights of {tuple(weights.shape)} and codes of {tuple(codes.shape)} must fit, in float32"
+                f"weights and codes must fit the network, in float32, got {tuple(weights.shape)}, {tuple(codes.shape)}"
             )
         sizes = plan.sizes(batch)
         prepared, stages = take_buffer(sizes.prepared), take_buffer(sizes.stages)
@@ -126,7 +124,7 @@ class TransposedConvolutions(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         if ctx.buffers is None:
-            raise RuntimeError("a network on compiled kernels goes backward once: their memory is used again")
+            raise RuntimeError("compiled kernels reuse their memory: backward can be called only once")
         (codes,), gradient, plan = ctx.saved_tensors, gradients[0].contiguous(), ctx.plan
         (prepared, stages), batch = ctx.buffers, len(codes)
         chunks = len(chunks_of(batch))

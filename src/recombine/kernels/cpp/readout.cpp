@@ -1,5 +1,4 @@
-// The last convolution (kernel 3, padding 1, to one channel) and its gradients. Images as in convolution.cpp; the
-// images that it writes have no channels and no border. Pixel o sees input o + k - 1. Weights are (tap, channel).
+// The last convolution and its gradients; output pixel o depends on inputs o + k - 1.
 #include <cstring>
 #include <vector>
 
@@ -32,8 +31,7 @@ void readout(const Shape& shape, const float* x, const float* w, float bias, flo
                 Vector sum[3] = {};
                 for (long ky = 0; ky < 3; ++ky)
                     for (long c = 0; c < channels; c += LANES)
-#pragma GCC unroll 3
-                        for (long kx = 0; kx < 3; ++kx)
+                        UNROLL for (long kx = 0; kx < 3; ++kx)
                             sum[kx] +=
                                 load(at + ky * pitch + kx * channels + c) * load(w + (ky * 3 + kx) * channels + c);
                 *y++ = bias + total_of(sum[0] + sum[1] + sum[2]);
@@ -50,8 +48,7 @@ void readout_gradients(const Shape& shape, const float* x, const float* w, const
         for (long row = 0; row < shape.height; ++row)
             for (long c = 0; c < channels; c += LANES) {
                 Vector tap[9], gradient[9], total = load(sums + c);
-#pragma GCC unroll 9
-                for (int k = 0; k < 9; ++k) {
+                UNROLL for (int k = 0; k < 9; ++k) {
                     tap[k] = load(w + k * channels + c);
                     gradient[k] = load(weights + k * channels + c);
                 }
@@ -60,10 +57,8 @@ void readout_gradients(const Shape& shape, const float* x, const float* w, const
                     const float* near = framed.data() + (row + 2) * (width + 2) + column + 2;
                     const Vector here = load(x + at);
                     Vector slope = zero();
-#pragma GCC unroll 3
-                    for (int ky = 0; ky < 3; ++ky)
-#pragma GCC unroll 3
-                        for (int kx = 0; kx < 3; ++kx) {
+                    UNROLL for (int ky = 0; ky < 3; ++ky)
+                        UNROLL for (int kx = 0; kx < 3; ++kx) {
                             const float one = near[-ky * (width + 2) - kx];
                             slope += one * tap[ky * 3 + kx];
                             gradient[ky * 3 + kx] += one * here;
@@ -72,8 +67,7 @@ void readout_gradients(const Shape& shape, const float* x, const float* w, const
                     total += slope;
                     store(below + at, slope);
                 }
-#pragma GCC unroll 9
-                for (int k = 0; k < 9; ++k) store(weights + k * channels + c, gradient[k]);
+                UNROLL for (int k = 0; k < 9; ++k) store(weights + k * channels + c, gradient[k]);
                 store(sums + c, total);
             }
     }

@@ -1,5 +1,7 @@
-// Vectors of floats as wide as the machine's, and the two small products that everything else is made of.
+// SIMD vectors of floats, and the two small products that everything else is built from.
 #pragma once
+
+#include <type_traits>
 
 #if defined(__AVX512F__)
 constexpr int LANES = 16, PIXELS = 14, ROWS = 8;
@@ -8,7 +10,12 @@ constexpr int LANES = 8, PIXELS = 6, ROWS = 4;
 #else
 constexpr int LANES = 4, PIXELS = 6, ROWS = 4;
 #endif
-// PIXELS: rows of a block of a product; ROWS: those of a sum of outer products. Their totals stay in registers.
+// PIXELS: rows of a block of a product; ROWS: rows of a sum of outer products. Their totals fit into registers.
+
+// Loops over registers have constant bounds and must be unrolled, or their totals would go through memory.
+#define UNROLL _Pragma("GCC unroll 36")
+// GCC leaves templates with lambdas out of line where they are used often, and steps become a quarter slower.
+#define INLINE __attribute__((always_inline)) inline
 
 typedef float Vector __attribute__((vector_size(LANES * 4), aligned(4), may_alias));
 
@@ -22,7 +29,7 @@ inline Vector zero() {
     return Vector{};
 }
 
-// Vectors of a block of 16 channels, and of the 32 that are done at a time where there are as many.
+// Vectors of a block of 16 channels, and of the 32 that are computed at a time where there are that many.
 constexpr int BLOCK = 16 / LANES, WIDE = LANES == 16 ? 2 : BLOCK;
 inline bool wide(long channels) {
     return channels % (WIDE * LANES) == 0;
@@ -33,13 +40,10 @@ template <int P, int V, int STEP>
 inline void multiply(Vector (&total)[P][V], const float* left, long step, const float* right, long width, long depth) {
     for (long k = 0; k < depth; ++k) {
         Vector row[V];
-#pragma GCC unroll 16
-        for (int v = 0; v < V; ++v) row[v] = load(right + k * width + v * LANES);
-#pragma GCC unroll 16
-        for (int p = 0; p < P; ++p) {
+        UNROLL for (int v = 0; v < V; ++v) row[v] = load(right + k * width + v * LANES);
+        UNROLL for (int p = 0; p < P; ++p) {
             const float one = left[p * (STEP ? STEP : step) + k];
-#pragma GCC unroll 16
-            for (int v = 0; v < V; ++v) total[p][v] += one * row[v];
+            UNROLL for (int v = 0; v < V; ++v) total[p][v] += one * row[v];
         }
     }
 }
@@ -50,17 +54,32 @@ inline void outer(Vector (&total)[ROWS][V], const float* left, long left_step, c
                   long count) {
     for (long n = 0; n < count; ++n, left += left_step, right += right_step) {
         Vector row[V];
-#pragma GCC unroll 16
-        for (int v = 0; v < V; ++v) row[v] = load(right + v * LANES);
-#pragma GCC unroll 16
-        for (int r = 0; r < ROWS; ++r) {
-#pragma GCC unroll 16
-            for (int v = 0; v < V; ++v) total[r][v] += left[r] * row[v];
+        UNROLL for (int v = 0; v < V; ++v) row[v] = load(right + v * LANES);
+        UNROLL for (int r = 0; r < ROWS; ++r) {
+            UNROLL for (int v = 0; v < V; ++v) total[r][v] += left[r] * row[v];
         }
     }
 }
 
-// Do `work(first, P)` for pieces of at most PIXELS that make up `count`; P is a constant.
+// Add to ROWS × V vectors at `at`, whose rows are `step` apart, what `work` adds to their totals in registers.
+template <int V, class Work>
+INLINE void accumulate(float* at, long step, Work&& work) {
+    Vector total[ROWS][V];
+    UNROLL for (int r = 0; r < ROWS; ++r)
+        UNROLL for (int v = 0; v < V; ++v) total[r][v] = load(at + r * step + v * LANES);
+    work(total);
+    UNROLL for (int r = 0; r < ROWS; ++r)
+        UNROLL for (int v = 0; v < V; ++v) store(at + r * step + v * LANES, total[r][v]);
+}
+
+// Call `work` with the step as a compile-time constant if it is one of STEPS, which saves registers, else with 0.
+template <int... STEPS, class Work>
+INLINE void with_step(long step, Work&& work) {
+    const bool known = ((step == STEPS && (work(std::integral_constant<int, STEPS>{}), true)) || ...);
+    if (!known) work(std::integral_constant<int, 0>{});
+}
+
+// Call `work.piece<P>(first)` for pieces of at most PIXELS that make up `count`; P is a compile-time constant.
 template <int P>
 struct Pieces {
     template <class Work>

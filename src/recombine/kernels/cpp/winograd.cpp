@@ -1,9 +1,8 @@
-// The same-size convolution by Winograd's F(4 × 4, 3 × 3): a quarter of the multiplications.
+// The same-size convolution by Winograd's F(4 × 4, 3 × 3) (Lavin & Gray 2016), with a quarter of the multiplications.
 //
-// A tile of 4 × 4 outputs comes from 6 × 6 inputs d: Aᵀ [ Σ over channels of (G g Gᵀ) ∘ (Bᵀ d B) ] A. Tiles are done a
-// block at a time, so that everything between reading and writing images stays in the cache. Tiles may stick out of an
-// image below and on the right: what they would read there is zero, what they would write is dropped.
-// Kernels come transformed, (36, in, out); their gradient goes back as such.
+// A tile of 4 × 4 outputs depends on 6 × 6 inputs d: Aᵀ [ Σ over channels of (G g Gᵀ) ∘ (Bᵀ d B) ] A. Tiles are done in
+// blocks whose intermediate results fit the cache. Tiles may extend beyond an image at the bottom and on the right: they
+// read zeros there and write nothing. Kernels and their gradients are transformed, (36, in, out).
 #include <algorithm>
 #include <vector>
 
@@ -13,15 +12,15 @@
 namespace {
 
 constexpr long SIDE = 4, REACH = 6, PLACES = REACH * REACH;
-constexpr long TILES = 28;         // of a block
-constexpr long TILES_SUMMED = 21;  // of a block whose products are summed
+constexpr long TILES = 28;         // per block
+constexpr long TILES_SUMMED = 21;  // per block of a weight gradient
 
 struct Plane : Shape {
     long across() const { return (width + SIDE - 1) / SIDE; }
     long tiles() const { return across() * ((height + SIDE - 1) / SIDE); }
 };
 
-// Floats from one position of a block to the next: a line of cache more than needed, or they would share cache sets.
+// Floats from one position of a block to the next. The extra cache line keeps positions from sharing cache sets.
 inline long stride_of(long tiles, const Plane& p) {
     return tiles * p.channels + 16;
 }
@@ -56,14 +55,12 @@ inline void scatter(const Vector* z, long s, Vector* n, long t) {  // A
     n[5 * t] = z3;
 }
 
-// One of these in both directions, FROM × FROM values to TO × TO.
+// Apply one of these to columns and rows, FROM × FROM values to TO × TO.
 template <long FROM, long TO, void ALONG(const Vector*, long, Vector*, long)>
 inline void both_ways(const Vector* from, Vector* to) {
     Vector half[TO * FROM];
-#pragma GCC unroll 6
-    for (long x = 0; x < FROM; ++x) ALONG(from + x, FROM, half + x, FROM);
-#pragma GCC unroll 6
-    for (long y = 0; y < TO; ++y) ALONG(half + y * FROM, 1, to + y * TO, 1);
+    UNROLL for (long x = 0; x < FROM; ++x) ALONG(from + x, FROM, half + x, FROM);
+    UNROLL for (long y = 0; y < TO; ++y) ALONG(half + y * FROM, 1, to + y * TO, 1);
 }
 
 struct Tile {
@@ -75,14 +72,12 @@ inline Tile tile_of(long number, const Plane& p) {
     return {number / p.tiles(), tile / p.across() * SIDE, tile % p.across() * SIDE};
 }
 
-// N × N pixels, of which so many rows and columns are there; the rest is zero.
+// Read N × N pixels; those beyond `rows` and `columns` are zero.
 template <long N>
 inline void read_patch(const float* corner, const Plane& p, long rows, long columns, Vector* into) {
     if (rows == N && columns == N) {
-#pragma GCC unroll 6
-        for (long y = 0; y < N; ++y)
-#pragma GCC unroll 6
-            for (long x = 0; x < N; ++x) into[y * N + x] = load(corner + y * p.pitch() + x * p.channels);
+        UNROLL for (long y = 0; y < N; ++y)
+            UNROLL for (long x = 0; x < N; ++x) into[y * N + x] = load(corner + y * p.pitch() + x * p.channels);
     } else {
         for (long y = 0; y < N; ++y)
             for (long x = 0; x < N; ++x)
@@ -90,7 +85,7 @@ inline void read_patch(const float* corner, const Plane& p, long rows, long colu
     }
 }
 
-// One tile to (36, tile, channel): Bᵀ d B of inputs, which reach one pixel out of it (N = 6), or A z Aᵀ of gradients.
+// Transform a tile to (36, tile, channel): Bᵀ d B of inputs, which are a pixel wider (N = 6), or A z Aᵀ of gradients.
 template <long N, void ALONG(const Vector*, long, Vector*, long)>
 void transform(const float* images, const Plane& p, Tile t, float* into, long stride) {
     constexpr long edge = N == REACH ? 0 : 1;
@@ -101,12 +96,11 @@ void transform(const float* images, const Plane& p, Tile t, float* into, long st
         Vector patch[N * N], places[PLACES];
         read_patch<N>(corner + c, p, rows, columns, patch);
         both_ways<N, REACH, ALONG>(patch, places);
-#pragma GCC unroll 36
-        for (long k = 0; k < PLACES; ++k) store(into + k * stride + c, places[k]);
+        UNROLL for (long k = 0; k < PLACES; ++k) store(into + k * stride + c, places[k]);
     }
 }
 
-// Aᵀ m A of one tile, with bias and ReLU (BACK: through the gate, and summed), into its image.
+// Write Aᵀ m A of a tile to its image, with bias and ReLU (BACK: gated, and summed by channel).
 template <bool BACK>
 void write_tile(const float* products, long stride, const Plane& p, Tile t, const float* bias, const float* gate,
                 float* images, float* sums) {
@@ -114,8 +108,7 @@ void write_tile(const float* products, long stride, const Plane& p, Tile t, cons
     const long rows = std::min(SIDE, p.height - t.y), columns = std::min(SIDE, p.width - t.x);
     for (long c = 0; c < p.channels; c += LANES) {
         Vector m[PLACES], y[SIDE * SIDE];
-#pragma GCC unroll 36
-        for (long k = 0; k < PLACES; ++k) m[k] = load(products + k * stride + c);
+        UNROLL for (long k = 0; k < PLACES; ++k) m[k] = load(products + k * stride + c);
         both_ways<REACH, SIDE, gather>(m, y);
         const Vector offset = BACK ? zero() : load(bias + c);
         Vector sum = zero();
@@ -141,41 +134,27 @@ struct Product {
     void piece(long first) const {
         Vector total[P][V] = {};
         multiply<P, V, STEP>(total, left + first * in, in, right, out, in);
-#pragma GCC unroll 16
-        for (int p = 0; p < P; ++p)
-#pragma GCC unroll 16
-            for (int v = 0; v < V; ++v) store(target + (first + p) * out + v * LANES, total[p][v]);
+        UNROLL for (int p = 0; p < P; ++p)
+            UNROLL for (int v = 0; v < V; ++v) store(target + (first + p) * out + v * LANES, total[p][v]);
     }
 };
 
 template <int V>
 void product(const float* left, const float* right, float* target, long tiles, long in, long out) {
-    for (long c = 0; c < out; c += V * LANES) {
-        if (in == 64)
-            Pieces<PIXELS>::of(0, tiles, Product<V, 64>{left, right + c, target + c, in, out});
-        else if (in == 32)
-            Pieces<PIXELS>::of(0, tiles, Product<V, 32>{left, right + c, target + c, in, out});
-        else
-            Pieces<PIXELS>::of(0, tiles, Product<V, 0>{left, right + c, target + c, in, out});
-    }
+    for (long c = 0; c < out; c += V * LANES)
+        with_step<64, 32>(in, [&](auto constant) {
+            const Product<V, decltype(constant)::value> work{left, right + c, target + c, in, out};
+            Pieces<PIXELS>::of(0, tiles, work);
+        });
 }
 
 template <int V>
 void add_outer(const float* left, const float* right, float* sum, long tiles, long in, long out) {
     for (long co = 0; co < out; co += V * LANES)
-        for (long ci = 0; ci < in; ci += ROWS) {
-            float* at = sum + ci * out + co;
-            Vector total[ROWS][V];
-#pragma GCC unroll 16
-            for (int r = 0; r < ROWS; ++r)
-#pragma GCC unroll 16
-                for (int v = 0; v < V; ++v) total[r][v] = load(at + r * out + v * LANES);
-            outer<V>(total, left + ci, in, right + co, out, tiles);
-#pragma GCC unroll 16
-            for (int r = 0; r < ROWS; ++r)
-#pragma GCC unroll 16
-                for (int v = 0; v < V; ++v) store(at + r * out + v * LANES, total[r][v]);
-        }
+        for (long ci = 0; ci < in; ci += ROWS)
+            accumulate<V>(sum + ci * out + co, out, [&](Vector(&total)[ROWS][V]) {
+                outer<V>(total, left + ci, in, right + co, out, tiles);
+            });
 }
 
 template <bool BACK>
@@ -232,7 +211,7 @@ void winograd_weight_gradient(const Layer& layer, const float* x, const float* z
 
 namespace {
 
-// A kernel's three positions in one direction to six, and back: G and Gᵀ.
+// G and Gᵀ: three positions of a kernel in one direction to six, and back.
 inline void widen(const Vector* g, long s, Vector* u, long t) {
     const Vector even = (-1.0f / 6) * (g[0] + g[2 * s]), odd = (-1.0f / 6) * g[s];
     const Vector far = (1.0f / 24) * g[0] + (1.0f / 6) * g[2 * s], middle = (1.0f / 12) * g[s];
@@ -258,16 +237,14 @@ void winograd_kernel(const float* taps, float* u, long size, bool mirrored) {
         Vector g[9], all[PLACES];
         for (long k = 0; k < 9; ++k) g[mirrored ? 8 - k : k] = load(taps + k * size + at);
         both_ways<3, REACH, widen>(g, all);
-#pragma GCC unroll 36
-        for (long k = 0; k < PLACES; ++k) store(u + k * size + at, all[k]);
+        UNROLL for (long k = 0; k < PLACES; ++k) store(u + k * size + at, all[k]);
     }
 }
 
 void winograd_kernel_gradient(const float* u, float* taps, long size) {
     for (long at = 0; at < size; at += LANES) {
         Vector all[PLACES], g[9];
-#pragma GCC unroll 36
-        for (long k = 0; k < PLACES; ++k) all[k] = load(u + k * size + at);
+        UNROLL for (long k = 0; k < PLACES; ++k) all[k] = load(u + k * size + at);
         both_ways<REACH, 3, narrow>(all, g);
         for (long k = 0; k < 9; ++k) store(taps + k * size + at, g[8 - k]);  // the forward pass sees it mirrored
     }

@@ -1,4 +1,4 @@
-"""AdamW of many members in one pass over memory."""
+"""AdamW for many members in one pass over memory."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def _update(
     weights, mean, square, gradient, active, decay, stride, root, size, mean_share, beta2, square_share, epsilon,
     BLOCK: tl.constexpr,
 ):  # fmt: skip
-    member = tl.program_id(1).to(tl.int64)
+    member = tl.program_id(1).to(tl.int64)  # offsets may exceed 32 bits
     if tl.load(active + member):
         column = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
         inside = column < size
@@ -35,7 +35,7 @@ def adamw_update(
     weights: Tensor, mean: Tensor, square: Tensor, gradient: Tensor, active: Tensor, decay: Tensor, stride: Tensor,
     root: Tensor, beta1: float, beta2: float, epsilon: float,
 ) -> None:  # fmt: skip
-    """One step of the active members, in place; matrices are contiguous, and vectors have a value per member."""
+    """Update the active members in place; matrices are contiguous, and vectors have one value per member."""
     members, size = weights.shape
     _update[(triton.cdiv(size, BLOCK), members)](
         weights, mean, square, gradient, active, decay, stride, root, size, 1 - beta1, beta2,

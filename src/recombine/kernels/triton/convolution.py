@@ -1,16 +1,16 @@
-"""Convolutions of many members at once, as matrix products whose rows are gathered where they are needed.
+"""Convolutions of many members at once, as matrix products whose rows are gathered on the fly.
 
 Activations are `(member, batch, y, x, channel)` with a border of zeros one pixel wide around every image (`bordered`),
-so that a tap is a constant step in memory and edges need no test. Weights are `(member, tap, in, out)`, one
+so that a tap is a constant offset in memory and edges need no test. Weights are `(member, tap, in, out)`, one
 matrix per tap of the kernel. Two geometries: `same` (kernel 3, stride 1, padding 1) and `up` (kernel 4, stride 2,
 padding 1, twice the size). A tap connects an output pixel to an input pixel:
 
 - same:  input = output + 1 − k, k = 0 … 2
-- up:    output = 2 · input + k − 1, k = 0 … 3; of an output row only every second k has an input
+- up:    output = 2 · input + k − 1, k = 0 … 3; for an output row only every second k has an input
 
-The forward pass adds the bias and applies ReLU as it writes. The backward pass is handed the gradient before the ReLU
-and gives back the gradient before the ReLU of the layer below (`gate`: that layer's outputs), and with it the sums that
-are that layer's bias gradient. Products are pipelined over taps: the next one's rows arrive while one is multiplied.
+The forward pass adds the bias and applies the ReLU as it writes. The backward pass takes the gradient before the ReLU
+and returns the gradient before the ReLU of the layer below (whose outputs are `gate`), and its sums, which are that
+layer's bias gradient. Products are pipelined over taps: the next rows are loaded while the current ones are multiplied.
 """
 
 from __future__ import annotations
@@ -22,33 +22,33 @@ from torch import Tensor
 from torch.nn import functional
 
 ROWS = 128
-"""Pixels of one tile."""
+"""Pixels per tile."""
 DEEP = 64
-"""Largest number of channels that are summed over in one product."""
+"""Maximum input channels per product."""
 STAGES = 3
-"""Products on their way at once."""
+"""Products in the pipeline at once."""
 WARPS = 4
 WIDE = 64
-"""Output channels from which on pixels are the columns of a product."""
+"""Minimum output channels for which pixels are the columns of a product."""
 SPLITS = 4
-"""Parts over which a weight gradient's sum is divided; summed in order, so that results repeat."""
+"""Parts of the sum of a weight gradient, added in order so that results are reproducible."""
 SUMMED = {False: (64, 3), True: (32, 4)}
-"""Pixels of one product of a weight gradient, and such products on their way, for `same` and `up`."""
+"""Pixels per product of a weight gradient, and products in the pipeline, for `same` and `up`."""
 
 
 def bordered(image: Tensor) -> Tensor:
-    """`(…, y, x, channel)` with a border of zeros."""
+    """Add a border of zeros to images `(…, y, x, channel)`."""
     return functional.pad(image, (0, 0, 1, 1, 1, 1))
 
 
 def inner(image: Tensor) -> Tensor:
-    """The same without its border."""
+    """Return a view without the border."""
     return image[..., 1:-1, 1:-1, :]
 
 
 @triton.jit
 def clear_border(y, first, step, images, height, width, C: tl.constexpr, EDGE: tl.constexpr):
-    """Write the borders of images first, first + step, … of one member; `EDGE` is at least their length."""
+    """Clear the borders of images first, first + step, … of one member; `EDGE` is at least their length."""
     k, channels = tl.arange(0, EDGE), tl.arange(0, C)
     wide = width + 2
     sides = k - 2 * wide
@@ -62,7 +62,7 @@ def clear_border(y, first, step, images, height, width, C: tl.constexpr, EDGE: t
 
 
 def edge_of(height: int, width: int) -> int:
-    """A power of two that holds the border of an image."""
+    """Return a power of two that is at least the length of an image's border."""
     return triton.next_power_of_2(2 * (width + 2) + 2 * height)
 
 
@@ -72,11 +72,11 @@ def _gathered_product(
     CI: tl.constexpr, CO: tl.constexpr, ROWS: tl.constexpr, DEEP: tl.constexpr, EDGE: tl.constexpr,
     UP: tl.constexpr, BACK: tl.constexpr, WIDE: tl.constexpr, PRECISION: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
-    """One tile of rows (pixels) of a forward (BACK = 0) or input-gradient (BACK = 1) pass, all output channels.
+    """Compute one tile of pixels, all output channels, of the forward (BACK = 0) or input-gradient (BACK = 1) pass.
 
-    WIDE: pixels are the columns of the product. Matrix units read less for each operation of a wide one.
+    WIDE: pixels are the columns of the product. Tensor cores read less data per operation for a wide product.
     """
-    member, parity = tl.program_id(2).to(tl.int64), tl.program_id(1)
+    member, parity = tl.program_id(2).to(tl.int64), tl.program_id(1)  # offsets of members may exceed 32 bits
     x += member * x_member
     y += member * y_member
     if parity == 0:
@@ -139,9 +139,9 @@ def _weight_product(
     CI: tl.constexpr, CO: tl.constexpr, ROWS: tl.constexpr, UP: tl.constexpr, PRECISION: tl.constexpr,
     STAGES: tl.constexpr,
 ):  # fmt: skip
-    """A part of the weight gradient of one row of taps: Σ over some pixels of input ⊗ gradient.
+    """Compute part of the weight gradient for one row of taps: Σ over some pixels of input ⊗ gradient.
 
-    One of the two is the same for all taps of the row, and is read once.
+    One of the two factors is the same for all taps of the row and is read once.
     """
     ky, split, member = tl.program_id(0), tl.program_id(1), tl.program_id(2).to(tl.int64)
     SIDE: tl.constexpr = 4 if UP else 3
@@ -188,7 +188,7 @@ def _weight_product(
 
 @triton.jit
 def _collect(part, gradient, SPLITS: tl.constexpr, TAPS: tl.constexpr, CI: tl.constexpr, CO: tl.constexpr):
-    """Sum the parts of one input channel and lay them out as torch keeps weights: `(in, out, tap)`."""
+    """Sum the parts of one input channel and write them in torch's layout `(in, out, tap)`."""
     channel, member = tl.program_id(0), tl.program_id(1).to(tl.int64)
     tap, out = tl.arange(0, 16), tl.arange(0, CO)
     here = (tap < TAPS)[:, None] & (out < CO)[None, :]
@@ -204,7 +204,7 @@ def _collect(part, gradient, SPLITS: tl.constexpr, TAPS: tl.constexpr, CI: tl.co
 def _lay_out(
     kernel, along, back, kernel_member, TAPS: tl.constexpr, CI: tl.constexpr, CO: tl.constexpr, BLOCK: tl.constexpr
 ):  # fmt: skip
-    """Weights `(in, out, tap)` of some input channels, rounded, as `(tap, in, out)` and `(tap, out, in)`."""
+    """Copy weights `(in, out, tap)` of some input channels, rounded, to `(tap, in, out)` and `(tap, out, in)`."""
     member = tl.program_id(1).to(tl.int64)
     channel, out = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK), tl.arange(0, CO)
     for tap in tl.static_range(TAPS):
@@ -216,7 +216,7 @@ def _lay_out(
 
 
 def laid_out(kernel: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """Weights `(member, in, out, y, x)` in a precision, as the forward pass and as the backward pass read them."""
+    """Return weights `(member, in, out, y, x)` in a precision, in the layouts of the forward and backward pass."""
     members, channels, out = kernel.shape[:3]
     taps = kernel.shape[3] * kernel.shape[4]
     along = torch.empty(members, taps, channels, out, dtype=dtype, device=kernel.device)
@@ -228,12 +228,12 @@ def laid_out(kernel: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
 
 
 def precision(tensor: Tensor) -> str:
-    """How float32 is multiplied: strictly, unless TF32 was allowed; other types as they are."""
+    """Return the precision of float32 products: strict, unless TF32 is allowed; other types ignore it."""
     return "ieee" if tensor.dtype == torch.float32 and not torch.backends.cuda.matmul.allow_tf32 else "tf32"
 
 
 def forward(x: Tensor, w: Tensor, bias: Tensor, up: bool) -> Tensor:
-    """ReLU of a transposed convolution, of the same size or twice the size; bordered like its input."""
+    """Return the ReLU of a transposed convolution, bordered like its input."""
     members, images, height, width, channels = inner(x).shape
     scale, out = 2 if up else 1, w.shape[3]
     y = x.new_empty(members, images, scale * height + 2, scale * width + 2, out)
@@ -246,9 +246,9 @@ def forward(x: Tensor, w: Tensor, bias: Tensor, up: bool) -> Tensor:
 
 
 def input_gradient(z: Tensor, w: Tensor, gate: Tensor, up: bool) -> tuple[Tensor, Tensor]:
-    """Gradient before the ReLU of the layer below, from the gradient before this layer's; and its sums by channel.
+    """Return the gradient before the ReLU of the layer below, and its sums by channel.
 
-    Here weights are `(member, tap, out, in)`: both passes read them along their rows.
+    Weights are `(member, tap, out, in)` here, so that both passes read rows.
     """
     members, images, height, width, channels = inner(gate).shape
     x = torch.empty_like(gate)
@@ -263,7 +263,7 @@ def input_gradient(z: Tensor, w: Tensor, gate: Tensor, up: bool) -> tuple[Tensor
 
 
 def weight_gradient(x: Tensor, z: Tensor, up: bool) -> Tensor:
-    """Gradient of the weights `(member, in, out, tap)`, in float32."""
+    """Return the gradient of the weights `(member, in, out, tap)` in float32."""
     members, images, height, width, channels = inner(x).shape
     out, side, pixels = z.shape[-1], 4 if up else 3, images * height * width
     rows, stages = SUMMED[up]

@@ -1,4 +1,4 @@
-"""How far outputs are from their targets, for many members: one pass over memory forward, and one backward."""
+"""Mean squared and absolute errors of many members, with one pass over memory forward and one backward."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ BLOCK = 1024
 
 @triton.jit
 def _means(x, goal, square, absolute, pixels, BLOCK: tl.constexpr):
-    """An example's mean squared and mean absolute difference."""
+    """Compute the mean squared and mean absolute error of one example."""
     row = tl.program_id(0).to(tl.int64)
     squares, sizes = tl.zeros((BLOCK,), dtype=tl.float32), tl.zeros((BLOCK,), dtype=tl.float32)
     for start in range(0, pixels, BLOCK):
@@ -29,7 +29,7 @@ def _means(x, goal, square, absolute, pixels, BLOCK: tl.constexpr):
 
 @triton.jit
 def _means_back(x, goal, square, absolute, slopes, pixels, BLOCK: tl.constexpr):
-    """The gradient of a block of an example's pixels, from those of its two means."""
+    """Compute the gradient of a block of one example's pixels from those of the two means."""
     row, column = tl.program_id(0).to(tl.int64), tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     inside, at = column < pixels, row * pixels + column
     away = tl.load(x + at, mask=inside, other=0.0).to(tl.float32) - tl.load(goal + at, mask=inside, other=0.0)
@@ -39,7 +39,7 @@ def _means_back(x, goal, square, absolute, slopes, pixels, BLOCK: tl.constexpr):
 
 
 class PixelMeans(torch.autograd.Function):
-    """Outputs and targets `(member, batch, …)` to mean squared and mean absolute differences `(member, batch)`."""
+    """Map outputs and targets `(member, batch, …)` to mean squared and mean absolute errors `(member, batch)`."""
 
     @staticmethod
     def forward(ctx: Any, outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:

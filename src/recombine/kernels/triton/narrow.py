@@ -1,6 +1,6 @@
-"""Convolutions of many members with a handful of channels: kernel 3, padding 1, one pass over memory each.
+"""Convolutions of many members with few channels: kernel 3, padding 1, one pass over memory each.
 
-Images `(member, batch, channel, y, x)`, weights `(member, out, in, 3, 3)`. Matrix units have nothing to do here, and a
+Images `(member, batch, channel, y, x)`, weights `(member, out, in, 3, 3)`. Tensor cores are of no use here, and a
 library's grouped convolution of two channels is a hundred times slower than reading the arrays.
 """
 
@@ -15,9 +15,9 @@ from torch import Tensor
 
 BLOCK = 512
 SUMS = 256
-"""Sums of a weight gradient that a program keeps for each tap of the kernel."""
+"""Sums of a weight gradient that a program keeps for each tap."""
 SPLITS = 16
-"""Parts over which a weight gradient's sum is divided; summed in order, so that results repeat."""
+"""Parts of the sum of a weight gradient, added in order so that results are reproducible."""
 
 
 @triton.jit
@@ -25,7 +25,7 @@ def _convolved(
     x, w, bias, y, images, height, width, w_member, w_out, w_in,
     CI: tl.constexpr, CO: tl.constexpr, WIDE: tl.constexpr, BLOCK: tl.constexpr, BACK: tl.constexpr,
 ):  # fmt: skip
-    """A block of pixels, all output channels (padded to WIDE); BACK: the input's gradient, mirrored, without bias."""
+    """Compute a block of pixels, all output channels (padded to WIDE); BACK: the input gradient, with mirrored taps."""
     member, size = tl.program_id(1).to(tl.int64), height * width
     row = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     inside = row < images * size
@@ -54,8 +54,8 @@ def _weights(
     x, z, part, images, height, width,
     CI: tl.constexpr, CO: tl.constexpr, WIDE: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """A part of Σ over pixels of gradient · input, for one input channel at all nine taps of the kernel; and of the
-    gradient alone, as at a tenth tap where the input is one."""
+    """Compute part of Σ over pixels of gradient · input for one input channel and all nine taps. A tenth tap, whose
+    input is 1, sums the gradient alone, which is the bias gradient."""
     channel, split, member, size = tl.program_id(0), tl.program_id(1), tl.program_id(2).to(tl.int64), height * width
     out, tap = tl.arange(0, WIDE), tl.arange(0, 16)
     ky, kx = (tap // 3 - 1)[:, None], (tap % 3 - 1)[:, None]
@@ -77,7 +77,7 @@ def _weights(
 
 
 class NarrowConvolution(torch.autograd.Function):
-    """Images, weights and bias `(member, out)` to images."""
+    """Convolve images with weights and a bias `(member, out)`."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, w: Tensor, bias: Tensor) -> Tensor:

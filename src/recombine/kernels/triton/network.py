@@ -1,4 +1,4 @@
-"""The whole transposed-convolution decoder of many members, forward and backward, on the kernels of this package."""
+"""The transposed-convolution decoder of many members, forward and backward, on Triton kernels."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from recombine.kernels.shapes import NetworkShape, Shapes
 from recombine.kernels.triton import convolution, readout
 
 MAX_CHANNELS = 64
-"""Largest number of channels that one tile holds; with more, libraries' grouped convolutions are faster."""
+"""Maximum channels of a tile; beyond that, libraries' grouped convolutions are faster."""
 
 
 def takes(shapes: Shapes, batch: int, dtype: torch.dtype) -> bool:
-    """Whether the kernels take such a network, and are worth it: in bfloat16, channels a power of two that matrix units
-    can tile, and so few pixels per member, borders included, that 32 bits count them."""
+    """Return whether the kernels support a network and are faster: in bfloat16, with a power of two of channels that
+    tensor cores can tile, and few enough pixels per member, borders included, for 32-bit offsets."""
     network = NetworkShape.of(shapes)
     channels, pixels = network.channels, batch * (network.size + 2) ** 2
     tiled = 16 <= channels <= MAX_CHANNELS and channels & (channels - 1) == 0
@@ -24,10 +24,10 @@ def takes(shapes: Shapes, batch: int, dtype: torch.dtype) -> bool:
 
 
 class TransposedConvolutions(torch.autograd.Function):
-    """Codes `(member, batch, code)` to images `(member, batch, y, x)`; gradients of the parameters alone.
+    """Decode codes `(member, batch, code)` to images `(member, batch, y, x)`; gradients of the parameters only.
 
-    `weights` are `(member, parameter)` in float32: a member's parameters one after another, whose shapes are `shapes`,
-    and perhaps more; `dtype` is what to compute in.
+    `weights` are `(member, parameter)` in float32: each member's flattened parameters of `shapes`, possibly followed by
+    others. Activations and products are in `dtype`.
     """
 
     @staticmethod
@@ -72,6 +72,6 @@ class TransposedConvolutions(torch.autograd.Function):
 
 
 def _unflattened(weights: Tensor, network: NetworkShape) -> list[Tensor]:
-    """Every parameter with a leading member axis, as views."""
+    """Return every parameter with a leading member axis, as views."""
     parts = weights.split([*network.sizes, weights.shape[1] - sum(network.sizes)], dim=1)[:-1]
     return [part.view(len(weights), *shape) for part, shape in zip(parts, network.shapes, strict=True)]

@@ -1,7 +1,7 @@
-"""The last convolution of many members: kernel 3, padding 1, to one channel; memory-bound, so every array is read once.
+"""The last convolution of many members, to one channel: kernel 3, padding 1; memory-bound, so arrays are read once.
 
 Activations `(member, batch, y, x, channel)` have a border of zeros (see `convolution`); images `(member, batch, y, x)`
-have none. Weights are `(member, tap, channel)`, nine taps. Pixel o sees input o + k − 1.
+have none. Weights are `(member, tap, channel)` with nine taps. Output pixel o depends on inputs o + k − 1.
 """
 
 from __future__ import annotations
@@ -14,15 +14,14 @@ from torch import Tensor
 from recombine.kernels.triton.convolution import clear_border, edge_of, inner
 
 TILE = 2048
-"""Numbers of one tile: pixels times channels."""
+"""Pixels times channels of a tile."""
 SPLITS = 8
-"""Parts over which a weight gradient's sum is divided; summed in order, so that results repeat."""
-TAPS = 9
+"""Parts of the sum of a weight gradient, added in order so that results are reproducible."""
 
 
 @triton.jit
 def _positions(row, height, width):
-    """Of each pixel: its row and column, and its position among bordered ones."""
+    """Return the row and column of each pixel, and its index in a bordered image."""
     image, place = row // (height * width), row % (height * width)
     y, x = place // width, place % width
     return y, x, (image * (height + 2) + y + 1) * (width + 2) + x + 1
@@ -51,7 +50,7 @@ def _readout(x, w, bias, y, pixels, height, width, x_member, C: tl.constexpr, RO
 def _spread(
     z, w, gate, x, sums, images, height, width, x_member, C: tl.constexpr, ROWS: tl.constexpr, EDGE: tl.constexpr
 ):  # fmt: skip
-    """Gradient before the ReLU of the layer below, and this tile's sums by channel."""
+    """Compute the gradient before the ReLU of the layer below, and this tile's sums by channel."""
     member, pixels = tl.program_id(1).to(tl.int64), images * height * width
     x += member * x_member
     clear_border(x, tl.program_id(0), tl.num_programs(0), images, height, width, C, EDGE)
@@ -79,7 +78,7 @@ def _weights(
     x, z, part, pixels, height, width, x_member, chunk,
     C: tl.constexpr, ROWS: tl.constexpr, PRECISION: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
-    """A part of Σ over pixels of gradient at each of nine (padded to sixteen) taps ⊗ input."""
+    """Compute part of Σ over pixels of gradient ⊗ input, for nine taps, padded to sixteen for tensor cores."""
     split, member = tl.program_id(0), tl.program_id(1).to(tl.int64)
     taps, channels = tl.arange(0, 16), tl.arange(0, C)
     ky, kx = taps // 3, taps % 3
@@ -106,12 +105,12 @@ def _shape(x: Tensor) -> tuple[int, int, int, int, int, int]:
 
 
 def _rows(channels: int) -> int:
-    """Pixels of one tile; a product of matrices needs sixteen."""
+    """Return the pixels of a tile; a matrix product needs at least sixteen."""
     return max(16, TILE // channels)
 
 
 def forward(x: Tensor, w: Tensor, bias: Tensor) -> Tensor:
-    """Images in float32."""
+    """Return images in float32."""
     members, images, pixels, height, width, channels = _shape(x)
     y, rows = torch.empty(members, images, height, width, dtype=torch.float32, device=x.device), _rows(channels)
     _readout[(triton.cdiv(pixels, rows), members)](
@@ -121,7 +120,7 @@ def forward(x: Tensor, w: Tensor, bias: Tensor) -> Tensor:
 
 
 def input_gradient(z: Tensor, w: Tensor, gate: Tensor) -> tuple[Tensor, Tensor]:
-    """Gradient before the ReLU of the layer below, and its sums by channel; `z` is the images' gradient in float32."""
+    """Return the gradient before the ReLU of the layer below, and its sums by channel, from the images' gradient."""
     members, images, pixels, height, width, channels = _shape(gate)
     x, rows = torch.empty_like(gate), _rows(channels)
     tiles = triton.cdiv(pixels, rows)
@@ -133,7 +132,7 @@ def input_gradient(z: Tensor, w: Tensor, gate: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def weight_gradient(x: Tensor, z: Tensor, precision: str) -> tuple[Tensor, Tensor]:
-    """Gradients of weight `(member, tap, channel)` and bias, in float32."""
+    """Return the gradients of weights `(member, tap, channel)` and bias in float32."""
     members, _, pixels, height, width, channels = _shape(x)
     rows = _rows(channels)
     chunk = triton.cdiv(triton.cdiv(pixels, SPLITS), rows) * rows
@@ -141,4 +140,4 @@ def weight_gradient(x: Tensor, z: Tensor, precision: str) -> tuple[Tensor, Tenso
     _weights[(SPLITS, members)](
         x, z, part, pixels, height, width, x.stride(0), chunk, C=channels, ROWS=rows, PRECISION=precision, STAGES=2
     )  # fmt: skip
-    return part.sum(dim=1)[:, :TAPS], z.flatten(1).sum(dim=1)
+    return part.sum(dim=1)[:, :9], z.flatten(1).sum(dim=1)

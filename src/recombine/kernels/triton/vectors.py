@@ -1,6 +1,6 @@
-"""A low-rank embedding's vectors and strengths, for many members: one pass over memory forward, and one backward.
+"""Vectors and strengths of a low-rank embedding for many members, with one pass over memory forward and one backward.
 
-Vectors `(member, …, pixel)` lie in the members' parameters, so that only the member axis has a stride of its own.
+Vectors `(member, …, pixel)` are slices of the members' parameters: contiguous, except along the member axis.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ import triton.language as tl
 from torch import Tensor
 
 TILE = 1024
-"""Numbers of a program."""
+"""Elements per program."""
 EPSILON = tl.constexpr(1e-12)
-"""The least norm that is divided by, as in `torch.nn.functional.normalize`."""
+"""Lower bound of a norm that is divided by, as in `torch.nn.functional.normalize`."""
 TINY = tl.constexpr(torch.finfo(torch.float32).tiny)
 
 
 @triton.jit
 def _positions(count, length, VECTORS: tl.constexpr, WIDE: tl.constexpr):
-    """Of a tile of vectors: their numbers, the positions of their components, and which of these exist."""
+    """Return a tile's vector indices, the offsets of their components, and a mask of those that exist."""
     row, column = tl.program_id(0).to(tl.int64) * VECTORS + tl.arange(0, VECTORS), tl.arange(0, WIDE)
     return row, row[:, None] * length + column[None, :], (row < count)[:, None] & (column < length)[None, :]
 
@@ -31,7 +31,8 @@ def _scaled(
     v, s, y, spread, count, length, v_member, s_member,
     SCALED: tl.constexpr, UNIT: tl.constexpr, VECTORS: tl.constexpr, WIDE: tl.constexpr,
 ):  # fmt: skip
-    """Vectors of unit norm, times their strengths if SCALED; and a tile's sum of variances, of the unit ones or not."""
+    """Compute vectors of unit norm, times their strengths if SCALED, and the tile's sum of variances over pixels, of
+    the unit vectors if UNIT, else of the raw ones."""
     member = tl.program_id(1).to(tl.int64)
     row, place, here = _positions(count, length, VECTORS, WIDE)
     value = tl.load(v + member * v_member + place, mask=here, other=0.0)
@@ -51,7 +52,7 @@ def _scaled_back(
     v, s, z, pull, slopes, strengths, count, length, v_member, s_member,
     SCALED: tl.constexpr, UNIT: tl.constexpr, VECTORS: tl.constexpr, WIDE: tl.constexpr,
 ):  # fmt: skip
-    """Gradients of vectors and strengths; `z` is that of the outputs and `pull` that of a member's sum of variances."""
+    """Compute gradients of vectors and strengths from those of the outputs (`z`) and the sum of variances (`pull`)."""
     member = tl.program_id(1).to(tl.int64)
     row, place, here = _positions(count, length, VECTORS, WIDE)
     value = tl.load(v + member * v_member + place, mask=here, other=0.0)
@@ -67,7 +68,7 @@ def _scaled_back(
     spreading = away * (tl.load(pull + member) * 2 / length)
     if UNIT:
         slope += spreading
-    along = tl.where(size < EPSILON, 0.0, tl.sum(slope * unit, axis=1))
+    along = tl.where(size < EPSILON, 0.0, tl.sum(slope * unit, axis=1))  # below its bound the norm is constant
     gradient = (slope - unit * along[:, None]) / norm[:, None]
     if not UNIT:
         gradient += spreading
@@ -76,20 +77,20 @@ def _scaled_back(
 
 @triton.jit
 def _entropy(s, sums, count, length, s_member, VECTORS: tl.constexpr, WIDE: tl.constexpr):
-    """A tile's sum of −Σ p ln p, p being a value's squared strengths over their sum."""
+    """Compute the tile's sum of −Σ p ln p, where p are a value's squared strengths over their sum."""
     member = tl.program_id(1).to(tl.int64)
     _, place, here = _positions(count, length, VECTORS, WIDE)
     value = tl.load(s + member * s_member + place, mask=here, other=0.0)
     square = value * value
     share = square / tl.maximum(tl.sum(square, axis=1), EPSILON)[:, None]
-    lost = share * tl.log(tl.maximum(share, TINY))
+    lost = share * tl.log(tl.maximum(share, TINY))  # 0 ln 0 = 0
     tile = member * tl.num_programs(0) + tl.program_id(0)
     tl.store(sums + tile, -tl.sum(tl.sum(lost, axis=1), axis=0))
 
 
 @triton.jit
 def _entropy_back(s, pull, slopes, count, length, s_member, VECTORS: tl.constexpr, WIDE: tl.constexpr):
-    """The gradient of strengths; `pull` is that of a member's sum."""
+    """Compute the gradient of the strengths from that of a member's sum (`pull`)."""
     member = tl.program_id(1).to(tl.int64)
     _, place, here = _positions(count, length, VECTORS, WIDE)
     value = tl.load(s + member * s_member + place, mask=here, other=0.0)
@@ -104,7 +105,7 @@ def _entropy_back(s, pull, slopes, count, length, s_member, VECTORS: tl.constexp
 
 
 def _tiles(vectors: Tensor) -> tuple[tuple[int, int], tuple[int, int], dict[str, int]]:
-    """The grid of a kernel over vectors; their number and length; and a tile's shape."""
+    """Return a kernel's grid over vectors, their count and length, and the shape of a tile."""
     length = vectors.shape[-1]
     count, wide = vectors[0].numel() // length, triton.next_power_of_2(length)
     tall = max(1, TILE // wide)
@@ -112,13 +113,13 @@ def _tiles(vectors: Tensor) -> tuple[tuple[int, int], tuple[int, int], dict[str,
 
 
 def _packed(parameters: Tensor) -> Tensor:
-    """With no stride of its own but the member's."""
+    """Make every member's part contiguous."""
     return parameters if parameters[0].is_contiguous() else parameters.contiguous()
 
 
 class ScaledUnits(torch.autograd.Function):
-    """Vectors, and strengths or None, to the vectors of unit norm times the strengths; and each member's sum of
-    variances over pixels, of the unit vectors or of the raw ones."""
+    """Scale vectors to unit norm, times their strengths unless None; also return each member's sum of variances over
+    pixels, of the unit vectors or of the raw ones."""
 
     @staticmethod
     def forward(ctx: Any, vectors: Tensor, strengths: Tensor | None, unit: bool) -> tuple[Tensor, Tensor]:
@@ -150,7 +151,7 @@ class ScaledUnits(torch.autograd.Function):
 
 
 class Entropies(torch.autograd.Function):
-    """Strengths `(member, value, rank)` to each member's sum of its values' entropies."""
+    """Map strengths `(member, value, rank)` to each member's sum of entropies over values."""
 
     @staticmethod
     def forward(ctx: Any, strengths: Tensor) -> Tensor:

@@ -1,15 +1,13 @@
-/** The state of the page, and its form in the address: a view is shared by sharing the address. */
+/** The state of the page, which the address stores: sharing the address shares the view. */
 
 import { clamped } from "./grid.js";
 
-/** @typedef {import("./types.js").PageData} PageData */
 /**
  * @typedef {{at: number[], decoder: number, beside: number, plane: [number, number], stage: number,
- *   unit: number, snap: boolean}} State `beside` is −1 where one decoder is shown alone; `unit` is −1 for the one that
- *   varies most
+ *   unit: number, snap: boolean}} State `beside` is −1 if one decoder is shown, `unit` if the most varying one is
  */
 
-/** @param {PageData} data @returns {State} in the middle of the grid, where a hold-out usually is */
+/** Starts in the middle of the grid, where a hold-out usually is. @param {PageData} data @returns {State} */
 export function initialState(data) {
   return {
     at: data.factors.map((factor) => Math.floor((factor.count - 1) / 2)),
@@ -22,23 +20,21 @@ export function initialState(data) {
   };
 }
 
-/** @param {State} state @returns {string} what follows # in the address */
+/** The part of the address after #. @param {State} state @returns {string} */
 export function written({ at, decoder, beside, plane, stage, unit, snap }) {
   const numbers = at.map((position) => Math.round(position * 1000) / 1000);
   return `at=${numbers}&decoder=${decoder}&beside=${beside}&plane=${plane}&stage=${stage}&unit=${unit}&snap=${+snap}`;
 }
 
 /**
- * The state of an address; what it does not say, or says wrongly, is as it was.
- * @param {string} text
- * @param {State} state
- * @param {PageData} data
+ * The state stored in an address; whatever is missing or invalid there stays as in `state`.
+ * @param {string} text @param {State} state @param {PageData} data
  * @returns {State}
  */
 export function parsed(text, state, { factors, models }) {
   const given = new URLSearchParams(text.replace(/^#/, ""));
   const list = (/** @type {string} */ name) => (given.get(name) ?? "").split(",").map((part) => parseFloat(part));
-  const whole = (/** @type {string} */ name, /** @type {number} */ low, /** @type {number} */ end) => {
+  const integer = (/** @type {string} */ name, /** @type {number} */ low, /** @type {number} */ end) => {
     const number = Number(given.get(name) ?? NaN);
     return Number.isInteger(number) && number >= low && number < end ? number : null;
   };
@@ -50,11 +46,11 @@ export function parsed(text, state, { factors, models }) {
     at: at.length === factors.length && at.every(Number.isFinite)
       ? at.map((position, k) => clamped(factors[k], position))
       : state.at,
-    decoder: whole("decoder", 0, models.length) ?? state.decoder,
-    beside: whole("beside", -1, models.length) ?? state.beside,
+    decoder: integer("decoder", 0, models.length) ?? state.decoder,
+    beside: integer("beside", -1, models.length) ?? state.beside,
     plane: inside && apart ? [plane[0], plane[1]] : state.plane,
-    stage: whole("stage", 0, 1000) ?? state.stage,
-    unit: whole("unit", -1, 2 ** 31) ?? state.unit,
+    stage: integer("stage", 0, 1000) ?? state.stage,
+    unit: integer("unit", -1, 2 ** 31) ?? state.unit,
     snap: given.has("snap") ? given.get("snap") !== "0" : state.snap,
   };
 }

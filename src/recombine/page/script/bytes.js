@@ -1,17 +1,17 @@
-/** Numbers as the page holds them. */
+/** Decoding of the page's binary data. */
 
 /** @param {string} text base64 @returns {Uint8Array} */
 export function decoded(text) {
   return Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
 }
 
-/** @param {Uint8Array} bytes as zlib writes them @returns {Promise<Uint8Array>} */
+/** @param {Uint8Array} bytes compressed by zlib @returns {Promise<Uint8Array>} */
 export async function inflated(bytes) {
   const stream = new Blob([/** @type {BlobPart} */ (bytes)]).stream().pipeThrough(new DecompressionStream("deflate"));
   return new Uint8Array(await new Response(stream).arrayBuffer());
 }
 
-/** @param {Uint8Array} bytes of float16 numbers, lowest byte first @returns {Float32Array} */
+/** @param {Uint8Array} bytes little-endian float16 numbers @returns {Float32Array} */
 export function fromHalf(bytes) {
   const numbers = new Float32Array(bytes.length / 2);
   for (let k = 0; k < numbers.length; k += 1) {
@@ -24,9 +24,9 @@ export function fromHalf(bytes) {
 }
 
 /**
- * Numbers of any type, of which some are counted in steps.
+ * Numbers of any type, as float32; int16 and uint8 are quantised.
  * @param {Uint8Array} bytes of the page
- * @param {import("./types.js").Numbers} which
+ * @param {Numbers} which
  * @returns {Float32Array}
  */
 export function numbersOf(bytes, { type, start, length, scale = 1, low = 0, high = 0 }) {
@@ -34,6 +34,6 @@ export function numbersOf(bytes, { type, start, length, scale = 1, low = 0, high
   if (type === "float16") return fromHalf(own);
   if (type === "uint8") return Float32Array.from(own, (step) => low + step * ((high - low) / 255));
   if (type === "float32") return new Float32Array(own.buffer);
-  const whole = type === "int16" ? new Int16Array(own.buffer) : new Int32Array(own.buffer);
-  return Float32Array.from(whole, (step) => step * scale);
+  const integers = type === "int16" ? new Int16Array(own.buffer) : new Int32Array(own.buffer);
+  return Float32Array.from(integers, (step) => step * scale);
 }

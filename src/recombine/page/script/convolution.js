@@ -1,26 +1,23 @@
-/** Convolutions as products of matrices. */
+/** Convolutions as matrix products. */
 
 import { PANEL, packedSize } from "./kernel.js";
 
-/** @typedef {import("./kernel.js").Kernel} Kernel */
-
 /**
- * Sizes of a transposed convolution, `from` and `to` being rows and columns of its input and output; a convolution is
- * its way back, from `to` to `from`. Channels are those of one group. Of a `batch` of images, each channel has all.
+ * Sizes of a transposed convolution, whose input has `from` rows and columns and whose output has `to`. A convolution
+ * is its transpose, from `to` to `from`. Channels are counted per group. A batch is stored channel by channel.
  * @typedef {{batch: number, groups: number, inputs: number, outputs: number, from: number[], to: number[],
  *   kernel: number[], stride: number[], padding: number[], dilation: number[]}} Sizes
  */
 
-/** Rows and columns of the product: taps of every channel, and pixels of every image. @param {Sizes} s */
+/** Rows (taps of every channel) and columns (pixels of every image) of the product. @param {Sizes} s */
 function productSize({ outputs, kernel, batch, from }) {
   return [outputs * kernel[0] * kernel[1], batch * from[0] * from[1]];
 }
 
 /**
- * Numbers of working memory that a convolution needs beside its input and output.
- * @param {Sizes} s
- * @param {boolean} transposed
- * @returns {[number, number]} for the packed factor, and for the product and its scratch
+ * Working memory that a convolution needs besides its input and output.
+ * @param {Sizes} s @param {boolean} transposed
+ * @returns {[number, number]} floats for the packed factor, and for the product with its scratch
  */
 export function workingSizes(s, transposed) {
   const [rows, pixels] = productSize(s);
@@ -28,25 +25,23 @@ export function workingSizes(s, transposed) {
 }
 
 /**
- * Adds the convolution of one group to an output that holds the bias: the patch of every pixel as a column of a matrix.
- * @param {Kernel} kernel
- * @param {number} image
- * @param {number} weight
- * @param {number} output
- * @param {number} packed
- * @param {number} patches
- * @param {Sizes} s
+ * Adds the convolution of one group to an output that holds the bias, given the places of image, weights, output and
+ * working memory.
+ * @typedef {(kernel: Kernel, image: number, weight: number, output: number, packed: number, products: number,
+ *   s: Sizes) => void} Convolve
  */
-export function convolve(kernel, image, weight, output, packed, patches, s) {
+
+/** A convolution: patches of pixels are columns of a matrix. @type {Convolve} */
+export const convolve = (kernel, image, weight, output, packed, patches, s) => {
   const [rows, pixels] = productSize(s);
-  kernel.heap.fill(0, patches, patches + rows * pixels); // the padding, which no pixel reaches
+  kernel.heap.fill(0, patches, patches + rows * pixels); // the padding, which shiftRows skips
   shiftRows(kernel, patches, image, s, true);
   kernel.pack(patches, packed, rows, pixels);
   kernel.addProduct(weight, packed, output, s.inputs, rows, pixels, patches + rows * pixels);
-}
+};
 
 /**
- * A transposed convolution's weights as its product has them: (group, channel out × tap, channel in).
+ * A transposed convolution's weights in the order of its product: (group, channel out × tap, channel in).
  * @param {Float32Array} weight (channel in, channel out of a group, y, x)
  * @param {Sizes} s
  * @returns {Float32Array}
@@ -64,32 +59,22 @@ export function turned(weight, s) {
 }
 
 /**
- * Adds the transposed convolution of one group to an output that holds the bias: every tap of every pixel as one
- * product, and a sum of shifted rows.
- * @param {Kernel} kernel
- * @param {number} image
- * @param {number} weight turned
- * @param {number} output
- * @param {number} packed
- * @param {number} products
- * @param {Sizes} s
+ * A transposed convolution, with `turned` weights: one product computes every tap of every pixel, and its rows are
+ * shifted and summed.
+ * @type {Convolve}
  */
-export function convolveTransposed(kernel, image, weight, output, packed, products, s) {
+export const convolveTransposed = (kernel, image, weight, output, packed, products, s) => {
   const [rows, pixels] = productSize(s);
   kernel.pack(image, packed, s.inputs, pixels);
   kernel.heap.fill(0, products, products + rows * pixels);
   kernel.addProduct(weight, packed, products, rows, s.inputs, pixels, products + rows * pixels);
   shiftRows(kernel, products, output, s, false);
-}
+};
 
 /**
- * Adds rows of the product of a transposed convolution to its output, each shifted as its tap says; or, back, gathers
- * from the output's gradient that of the product, of which what no pixel reaches is left as it is.
- * @param {Kernel} kernel
- * @param {number} products
- * @param {number} output
- * @param {Sizes} s
- * @param {boolean} back
+ * Adds the rows of a transposed convolution's product to its output, each shifted by its tap; or, if `back`, gathers
+ * the product's gradient from the output's, leaving entries that fall outside as they are.
+ * @param {Kernel} kernel @param {number} products @param {number} output @param {Sizes} s @param {boolean} back
  */
 export function shiftRows(kernel, products, output, s, back) {
   const { batch, outputs, kernel: [tall, wide], stride, padding, dilation, from, to } = s;
@@ -104,7 +89,7 @@ export function shiftRows(kernel, products, output, s, back) {
     const across = (r % wide) * dilation[1] - padding[1];
     const [y, x] = [within(down, 0), within(across, 1)];
     if (x.count <= 0 || y.count <= 0) continue;
-    if (from[0] * from[1] === 1) { // images of one pixel, all at once
+    if (from[0] * from[1] === 1) { // images of one pixel can be shifted all at once
       const far = output + (Math.floor(r / taps) * batch * to[0] + down) * to[1] + across;
       shift(4 * (products + r * batch), 4 * far, batch, 4 * to[0] * to[1], 1, 0, 0, back);
       continue;

@@ -1,12 +1,8 @@
-/** A decoder of the page: its outputs, by running it or from a table; the right outputs; what it may have memorised. */
+/** A decoder: its outputs, computed or from a table; the true outputs; and the nearest training images. */
 
 import { numbersOf } from "./bytes.js";
 import { CODES, gridSize, nearestPoint, positionsOf, valueAt } from "./grid.js";
 import { Program } from "./program.js";
-
-/** @typedef {import("./types.js").Factor} Factor */
-/** @typedef {import("./types.js").ModelData} ModelData */
-/** @typedef {import("./types.js").Numbers} Numbers */
 
 export class Decoder {
   /** @type {Program | null} */
@@ -14,26 +10,20 @@ export class Decoder {
   /** @type {Map<Numbers, Float32Array>} */
   #tables = new Map();
 
-  /**
-   * @param {ModelData} data
-   * @param {Factor[]} factors
-   * @param {Uint8Array} bytes
-   * @param {BufferSource} kernel
-   */
+  /** @param {ModelData} data @param {Factor[]} factors @param {Uint8Array} bytes @param {BufferSource} kernel */
   constructor(data, factors, bytes, kernel) {
     this.data = data;
     this.factors = factors;
     this.bytes = bytes;
     this.kernel = kernel;
     this.held = bytes.subarray(data.held.start, data.held.start + data.held.length);
-    /** Which points have a right output; null where all have. */
+    /** Which points have a true output; null if all have. */
     this.present = data.present && bytes.subarray(data.present.start, data.present.start + data.present.length);
-    /** Whether anything is held out. */
     this.hasHoldout = this.held.some((bits) => bits > 0);
     this.pixels = data.image[0] * data.image[1] * data.image[2];
   }
 
-  /** The program, made when it is first needed. */
+  /** The program, created when it is first needed. */
   get program() {
     if (!this.#program && this.data.program) {
       this.#program = new Program(this.data.program, this.bytes, this.kernel);
@@ -48,8 +38,8 @@ export class Decoder {
   }
 
   /**
-   * How far outputs in this page are from those that torch had, at points that were computed beforehand.
-   * @returns {number} as a share of the largest output, or of 1
+   * The largest difference from torch's outputs at the probe points.
+   * @returns {number} relative to the largest output, or to 1
    */
   mismatch() {
     const { probes } = this.data;
@@ -60,25 +50,21 @@ export class Decoder {
     return ours.reduce((most, number, k) => Math.max(most, Math.abs(number - right[k])), 0) / scale;
   }
 
-  /**
-   * @param {number[]} positions
-   * @returns {number[]} what the module is given: codes side by side, or the values themselves
-   */
+  /** @param {number[]} positions @returns {number[]} the module's input: concatenated codes, or raw factor values */
   input(positions) {
     const { codes } = this.data;
     if (!codes) return this.factors.map((factor, k) => valueAt(factor, positions[k]));
     return this.factors.flatMap((factor, k) => CODES[codes[k].kind](positions[k], factor, codes[k]));
   }
 
-  /** Whether codes have a block for each factor, so that the others can be replaced by their mean. */
+  /** Whether codes have a block per factor, so that a factor can be replaced by its mean code. */
   get hasHalves() {
     return Boolean(this.program && this.data.sizes && this.factors.length > 1);
   }
 
   /**
    * The output for one factor with all others replaced by their mean code over training.
-   * @param {number[]} positions
-   * @param {number} factor
+   * @param {number[]} positions @param {number} factor
    */
   half(positions, factor) {
     const { mean, sizes } = this.data;
@@ -89,7 +75,7 @@ export class Decoder {
     return this.program.run(mixed).slice();
   }
 
-  /** The sum of the halves over the background. @param {Float32Array[]} halves */
+  /** The halves superposed on the background. @param {Float32Array[]} halves */
   superposed(halves) {
     const { background } = this.data;
     return halves[0].map((_, k) => halves.reduce((sum, half) => sum + half[k] - background, background));
@@ -101,7 +87,7 @@ export class Decoder {
     return this.data.truth && this.isPresent(point) ? this.#row(this.data.truth, point) : null;
   }
 
-  /** Whether the data have this combination. @param {number} point */
+  /** Whether the data contain this combination. @param {number} point */
   isPresent(point) {
     return !this.present || isMarked(this.present, point);
   }
@@ -112,9 +98,8 @@ export class Decoder {
   }
 
   /**
-   * The kept grid points whose right outputs are nearest to an output.
-   * @param {Float32Array} output
-   * @param {number} count
+   * The training points whose true outputs are nearest to an output.
+   * @param {Float32Array} output @param {number} count
    * @returns {number[]} points, nearest first
    */
   nearest(output, count) {
@@ -131,13 +116,13 @@ export class Decoder {
       }
       if (distance >= bound) continue;
       best.push({ point, distance });
-      best.sort((one, other) => one.distance - other.distance);
+      best.sort((a, b) => a.distance - b.distance);
       best.length = Math.min(best.length, count);
     }
-    return best.map((one) => one.point);
+    return best.map(({ point }) => point);
   }
 
-  /** Mean squared error over that of an empty image. @param {Float32Array} output @param {Float32Array} truth */
+  /** Mean squared error relative to that of a blank image. @param {Float32Array} output @param {Float32Array} truth */
   error(output, truth) {
     let [wrong, blank] = [0, 0];
     for (let k = 0; k < truth.length; k += 1) {

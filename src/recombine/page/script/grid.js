@@ -1,14 +1,11 @@
 /**
- * Factors and their grid. A point is given by its positions: values counted in steps, 0 at a factor's lowest value.
- * Points of the grid are numbered with the last factor fastest.
+ * Factors and their grid. A position is a factor value in grid steps, 0 at the lowest value. Grid points are numbered
+ * with the last factor varying fastest.
  */
 
-/** @typedef {import("./types.js").Factor} Factor */
-
 /**
- * @param {Factor} factor
- * @param {number} position
- * @returns {number} the value, on straight lines between neighbouring values of the grid
+ * @param {Factor} factor @param {number} position
+ * @returns {number} the value, interpolated linearly between grid values
  */
 export function valueAt(factor, position) {
   if (!factor.given) {
@@ -21,9 +18,8 @@ export function valueAt(factor, position) {
 }
 
 /**
- * @param {Factor} factor
- * @param {number} position
- * @returns {string} the value with as many digits as one can tell apart
+ * @param {Factor} factor @param {number} position
+ * @returns {string} the value with as many digits as the grid step needs
  */
 export function valueText(factor, position) {
   const label = factor.labels?.[Math.round(position)];
@@ -44,7 +40,7 @@ export function clamped(factor, position) {
   return Math.max(0, Math.min(factor.count - 1, position));
 }
 
-/** The number of the grid point that is nearest. @param {Factor[]} factors @param {number[]} positions */
+/** The index of the nearest grid point. @param {Factor[]} factors @param {number[]} positions */
 export function nearestPoint(factors, positions) {
   return factors.reduce((flat, factor, k) => flat * factor.count + Math.round(clamped(factor, positions[k])), 0);
 }
@@ -64,17 +60,14 @@ export function gridSize(factors) {
   return factors.reduce((size, factor) => size * factor.count, 1);
 }
 
-/** Points across and down a plane, which may have one factor only. @param {Factor[]} factors @param {number[]} plane */
+/** Points across and down a plane, which may be a single factor. @param {Factor[]} factors @param {number[]} plane */
 export function planeCounts(factors, [across, down]) {
   return [factors[across].count, across === down ? 1 : factors[down].count];
 }
 
 /**
- * Positions with those of a plane's two factors changed.
- * @param {number[]} at
- * @param {number[]} plane
- * @param {number} i
- * @param {number} j
+ * Positions with the plane's two factors replaced.
+ * @param {number[]} at @param {number[]} plane @param {number} i @param {number} j
  */
 export function onPlane(at, [across, down], i, j) {
   const point = at.slice();
@@ -84,14 +77,12 @@ export function onPlane(at, [across, down], i, j) {
 }
 
 /**
- * A way through a plane of the grid: from corner to corner through the middle of the held-out points, and back.
- * @param {Factor[]} factors
- * @param {number[]} positions
- * @param {[number, number]} plane
+ * A path through a plane of the grid: from corner to corner through the centre of the held-out points, and back.
+ * @param {Factor[]} factors @param {number[]} positions @param {[number, number]} plane
  * @param {(positions: number[]) => boolean} isHeld
- * @returns {[number, number][]} corners of the way, in steps
+ * @returns {[number, number][]} vertices of the path, in grid steps
  */
-export function wayThrough(factors, positions, plane, isHeld) {
+export function pathThrough(factors, positions, plane, isHeld) {
   const ends = planeCounts(factors, plane).map((count) => count - 1);
   let [count, x, y] = [0, 0, 0];
   for (let i = 0; i <= ends[0]; i += 1) {
@@ -118,8 +109,8 @@ function radians(factor, value) {
 }
 
 /**
- * Encodings: the position of a factor to the activity of its neurons, as `recombine.encodings` defines them.
- * @type {Record<string, (position: number, factor: Factor, code: import("./types.js").Code) => number[]>}
+ * Encodings, which map a factor's position to the activity of its neurons, as in `recombine.encodings`.
+ * @type {Record<string, (position: number, factor: Factor, code: Code) => number[]>}
  */
 export const CODES = {
   bump: (v, factor, { variance }) => neurons(factor.count, (k) => Math.exp(-((k - v) ** 2) / (2 * variance))),

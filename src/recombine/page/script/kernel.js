@@ -1,26 +1,26 @@
 /**
- * Memory that the compiled product of matrices shares with the script, and that product.
+ * The compiled matrix product, and the memory that it shares with the script.
  *
- * The right factor is packed in panels of eight columns: panel p holds, for k = 0, 1, …, the eight numbers of row k
- * side by side; what stands beyond the last column does not matter. Places and strides count float32 numbers.
+ * The right factor is packed in panels of eight columns: a panel holds, for each row, its eight numbers side by side,
+ * so that the product reads memory in order. Columns beyond the last are ignored. Places and strides count floats.
  */
 
 export const PANEL = 8;
-const PAGE = 65536; // bytes by which memory of WebAssembly grows
+const PAGE = 65536; // bytes of a page of WebAssembly memory
 
 /** @param {number} count */
 function rounded(count) {
   return Math.max(PANEL, Math.ceil(count / PANEL) * PANEL);
 }
 
-/** Hands out places in a memory, and takes them back. Places are multiples of 8 numbers. */
+/** An allocator. Places are multiples of eight floats. */
 export class Arena {
-  /** Places that are free, as [start, end), in order. @type {[number, number][]} */
+  /** Free ranges [start, end), in order. @type {[number, number][]} */
   free = [];
-  /** Numbers in use or once used. */
+  /** End of the memory used so far. */
   top = 8;
 
-  /** @param {number} count how many numbers @returns {number} the place of the first */
+  /** @param {number} count of floats @returns {number} the place of the first */
   take(count) {
     const size = rounded(count);
     const k = this.free.findIndex(([start, end]) => end - start >= size);
@@ -31,7 +31,7 @@ export class Arena {
     return start;
   }
 
-  /** A place that nobody had before, for numbers that stay from one run to the next. @param {number} count */
+  /** Memory that was never used before, for values that must outlive a run. @param {number} count */
   keep(count) {
     const start = this.top;
     this.top += rounded(count);
@@ -53,7 +53,7 @@ export class Arena {
 }
 
 export class Kernel {
-  /** @param {BufferSource} code of `matmul.wasm` @param {number} numbers of float32 memory, all 0 */
+  /** @param {BufferSource} code of `matmul.wasm` @param {number} numbers floats of memory, initially 0 */
   constructor(code, numbers) {
     const memory = new WebAssembly.Memory({ initial: Math.ceil((numbers * 4) / PAGE) });
     const instance = new WebAssembly.Instance(new WebAssembly.Module(code), { page: { memory } });
@@ -62,11 +62,8 @@ export class Kernel {
   }
 
   /**
-   * Packs a row-major matrix, row by row; reads up to 7 numbers beyond it.
-   * @param {number} from
-   * @param {number} to
-   * @param {number} depth
-   * @param {number} columns
+   * Packs a row-major matrix, row by row; reads up to seven floats beyond it.
+   * @param {number} from @param {number} to @param {number} depth @param {number} columns
    */
   pack(from, to, depth, columns) {
     const panels = Math.ceil(columns / PANEL);
@@ -76,14 +73,11 @@ export class Kernel {
   }
 
   /**
-   * C += A B, for a C whose rows end where the next begins.
+   * C += A B for a contiguous C. The last columns, fewer than a panel, go through `scratch`.
    * @param {number} a
    * @param {number} b packed
-   * @param {number} c
-   * @param {number} rows
-   * @param {number} depth
-   * @param {number} columns
-   * @param {number} scratch eight numbers for each row
+   * @param {number} c @param {number} rows @param {number} depth @param {number} columns
+   * @param {number} scratch eight floats per row
    */
   addProduct(a, b, c, rows, depth, columns, scratch) {
     const { heap, compiled: { matmul } } = this;
@@ -99,7 +93,7 @@ export class Kernel {
   }
 }
 
-/** Numbers of a packed matrix. @param {number} depth @param {number} columns */
+/** Floats of a packed matrix. @param {number} depth @param {number} columns */
 export function packedSize(depth, columns) {
   return Math.ceil(columns / PANEL) * depth * PANEL;
 }

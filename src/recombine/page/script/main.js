@@ -1,34 +1,26 @@
-/** The page: its controls, its state, and what is drawn when. */
+/** The explorer page: its controls, its state, and the scheduling of its drawing. */
 
 import { initialState, parsed, written } from "./address.js";
 import { decoded, inflated } from "./bytes.js";
 import { Decoder } from "./decoder.js";
-import { clamped, onPlane, shortened, valueText, wayThrough } from "./grid.js";
+import { clamped, onPlane, shortened, valueText, pathThrough } from "./grid.js";
 import { Plane } from "./plane.js";
-import { element } from "./pictures.js";
+import { atNextFrame, element, onAppearance } from "./pictures.js";
 import { Side } from "./side.js";
 import { Background } from "./survey.js";
 import { Switches } from "./switches.js";
 
-/** @typedef {import("./types.js").PageData} PageData */
-/** @typedef {import("./address.js").State} State */
-
-const BUDGET = 16; // milliseconds of a frame that details may begin in
-const PATIENCE = 6; // frames of which one draws a detail all the same
-const PACE = 7; // steps of the grid a second, along the way
-const QUIET = 350; // milliseconds without a change before the address and the spoken text follow
+const BUDGET = 16; // milliseconds of a frame within which details may begin
+const PATIENCE = 6; // one in so many frames draws a detail even if it is late
+const PACE = 7; // grid steps per second along the path
+const QUIET = 350; // milliseconds without a change before the address and the announcement are updated
 
 /** @param {string} id @returns {any} */
 function byId(id) {
   return document.getElementById(id);
 }
 
-/**
- * A list from another place on.
- * @template T
- * @param {T[]} list
- * @param {number} by
- */
+/** A list rotated by some places. @template T @param {T[]} list @param {number} by */
 function rotated(list, by) {
   const place = by % (list.length || 1);
   return [...list.slice(place), ...list.slice(0, place)];
@@ -37,20 +29,18 @@ function rotated(list, by) {
 class Explorer {
   /** @type {(() => void)[]} */
   #tasks = [];
-  #waiting = false;
+  #request = atNextFrame((time) => this.#frame(time));
   #changed = true;
   /** @type {ReturnType<typeof setTimeout> | undefined} */
   #later;
-  /** Length of the way gone, in steps; null while nothing plays. @type {number | null} */
+  /** Distance along the path, in grid steps; null while it is not playing. @type {number | null} */
   #gone = null;
   #clock = 0;
-  /** Frames in which something had moved. */
-  #frames = 0;
-  /** When something was last moved. */
-  #touched = 0;
+  #frames = 0; // in which something had changed
+  #touched = 0; // time of the last change
   #viewsChanged = true;
 
-  /** @param {Uint8Array} bytes that the data point into */
+  /** @param {Uint8Array} bytes that the page's data refer to */
   constructor(bytes) {
     /** @type {PageData} */
     this.data = JSON.parse(byId("data").textContent);
@@ -77,24 +67,23 @@ class Explorer {
     this.#controls();
     this.#rebuild();
     window.addEventListener("hashchange", () => this.set(parsed(location.hash, this.state, this.data)));
-    window.addEventListener("message", (event) => { // from a notebook's widget around the page
+    window.addEventListener("message", (event) => { // from the notebook widget around the page
       const address = event.data?.address;
       if (event.source !== window.parent || event.source === window || typeof address !== "string") return;
       this.set(parsed(address, this.state, this.data));
     });
-    window.addEventListener("resize", () => this.refresh());
-    window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.refresh());
+    onAppearance(() => this.refresh());
     this.set({});
   }
 
-  /** Fills in what depends on the data. */
+  /** Sets up the controls. */
   #controls() {
     byId("title").textContent = this.data.title;
     const anyHeld = this.decoders.some((decoder) => decoder.hasHoldout);
     byId("lead").hidden = !anyHeld;
     byId("held-key").hidden = !anyHeld;
     byId("memory-key").hidden = !this.data.models.some((model) => model.truth);
-    this.path = anyHeld ? "a path through the hold-out" : "a path";
+    this.pathName = anyHeld ? "a path through the hold-out" : "a path";
     if (this.data.factors.length === 1) byId("plane").style.aspectRatio = "4 / 1";
     this.#label();
     const names = this.data.models.map((model) => model.name);
@@ -113,7 +102,7 @@ class Explorer {
       const unit = byId("unit").valueAsNumber;
       this.set({ unit: Number.isInteger(unit) && unit >= 0 ? unit : -1 });
     });
-    // the factor that was not chosen gives way
+    // choosing the other axis's factor swaps the two
     choose("across", (k) => ({ plane: [k, this.state.plane[k === this.state.plane[1] ? 0 : 1]] }));
     choose("down", (k) => ({ plane: [this.state.plane[k === this.state.plane[0] ? 1 : 0], k] }));
     byId("snap").addEventListener("change", () => this.set({ snap: byId("snap").checked }));
@@ -147,13 +136,13 @@ class Explorer {
     select.replaceChildren(...names.map((name) => element("option", "", shortened(name, 80))));
   }
 
-  /** Columns of the decoders that are shown. */
+  /** Creates the columns of the selected decoders, unless they are already there. */
   #rebuild() {
     const shown = [this.state.decoder, ...(this.state.beside >= 0 ? [this.state.beside] : [])];
-    const wanted = shown.map((number) => this.decoders[number]);
-    if (wanted.length === this.sides.length && wanted.every((decoder, k) => this.sides[k].decoder === decoder)) return;
+    const decoders = shown.map((number) => this.decoders[number]);
+    if (decoders.length === this.sides.length && decoders.every((own, k) => this.sides[k].decoder === own)) return;
     for (const side of this.sides) side.views?.observer?.disconnect();
-    this.sides = wanted.map((decoder) => new Side(decoder));
+    this.sides = decoders.map((decoder) => new Side(decoder));
     for (const { views } of this.sides) if (views) views.appeared = () => this.#refreshViews();
     byId("sides").replaceChildren(...this.sides.map((side) => side.root));
     byId("sides").classList.toggle("two", this.sides.length > 1);
@@ -162,12 +151,12 @@ class Explorer {
     byId("stages").hidden = stages.length === 0;
   }
 
-  /** Whether a factor may lie between grid values. @param {number} factor */
+  /** Whether a factor may take values between grid points. @param {number} factor */
   #isSmooth(factor) {
     return !this.state.snap && this.sides.every((side) => side.decoder.data.smooth[factor]);
   }
 
-  /** Changes the state, and draws. @param {Partial<State>} change */
+  /** Changes the state and redraws. @param {Partial<State>} change */
   set(change) {
     Object.assign(this.state, change);
     this.#touched = performance.now();
@@ -182,7 +171,7 @@ class Explorer {
     this.#later = setTimeout(() => this.#settle(), QUIET);
   }
 
-  /** Lets the controls show the state. */
+  /** Updates the controls. */
   #show() {
     const { state } = this;
     byId("decoder").selectedIndex = state.decoder;
@@ -203,7 +192,7 @@ class Explorer {
     }
   }
 
-  /** Once nothing has changed for a while: the address, and what a screen reader says. */
+  /** Updates the address and the announcement, once nothing has changed for a while. */
   #settle() {
     const { factors } = this.data;
     const address = `#${written(this.state)}`;
@@ -211,42 +200,33 @@ class Explorer {
     try {
       history.replaceState(null, "", address);
     } catch {
-      // A frame of a notebook has no address of its own.
+      // A frame in a notebook has no address that it may change.
     }
     const point = factors.map((factor, k) => `${factor.name.slice(0, 60)} ${valueText(factor, this.state.at[k])}`);
-    const said = this.sides.map((side) => `${side.decoder.data.name.slice(0, 60)}: ${side.numbers.textContent}`);
-    byId("spoken").textContent = [point.join(", "), ...said].join(". ");
+    const errors = this.sides.map((side) => `${side.decoder.data.name.slice(0, 60)}: ${side.numbers.textContent}`);
+    byId("spoken").textContent = [point.join(", "), ...errors].join(". ");
   }
 
-  /** Draws at the next frame. */
+  /** Redraws at the next frame. */
   refresh() {
     this.#changed = true;
     this.#request();
   }
 
-  /** Views over the plane at the next frame, and what they lack in the time after. */
+  /** Redraws the views over the plane at the next frame, and computes what is missing in the background. */
   #refreshViews() {
     this.#viewsChanged = true;
     this.#request();
     this.background.wake();
   }
 
-  /** The first view on the screen that is not complete. */
+  /** The first visible survey that is not complete. */
   #unfinished() {
     for (const { views } of this.sides) {
       const survey = views?.visible ? views.survey(this.state) : null;
       if (survey && !survey.done) return survey;
     }
     return null;
-  }
-
-  #request() {
-    if (this.#waiting) return;
-    this.#waiting = true;
-    requestAnimationFrame((time) => {
-      this.#waiting = false;
-      this.#frame(time);
-    });
   }
 
   /** @param {number} time */
@@ -267,11 +247,11 @@ class Explorer {
       this.background.wake();
     }
     const { state: { at, plane }, sides: [{ decoder, nearest }] } = this;
-    this.plane.draw({ decoder, at, plane, memories: nearest, way: this.#gone === null ? null : this.#way() });
+    this.plane.draw({ decoder, at, plane, memories: nearest, path: this.#gone === null ? null : this.#path() });
     if (this.#tasks.length || this.#gone !== null) this.#request();
   }
 
-  /** Draws one side, another one each time, and leaves the rest to what time there is: late sides, and details. */
+  /** Draws one side, taking turns, and queues the other sides and the details for when there is time. */
   #draw() {
     this.#changed = false;
     this.#frames += 1;
@@ -283,12 +263,12 @@ class Explorer {
     this.#tasks = this.#frames % PATIENCE === 0 ? [...details, ...sides] : [...sides, ...details];
   }
 
-  #way() {
+  #path() {
     const { decoder } = this.sides[0];
-    return wayThrough(this.data.factors, this.state.at, this.state.plane, (at) => decoder.isHeldOut(at));
+    return pathThrough(this.data.factors, this.state.at, this.state.plane, (at) => decoder.isHeldOut(at));
   }
 
-  /** Starts or stops; where motion is unwelcome, goes one step. */
+  /** Starts or stops; with reduced motion, takes one step. */
   play() {
     if (this.calm.matches) {
       this.#gone ??= 0;
@@ -309,22 +289,22 @@ class Explorer {
   }
 
   #label() {
-    const words = this.#gone === null ? `Play ${this.path}` : "Stop";
-    byId("play").textContent = this.calm.matches ? `Next step of ${this.path}` : words;
+    const words = this.#gone === null ? `Play ${this.pathName}` : "Stop";
+    byId("play").textContent = this.calm.matches ? `Next step of ${this.pathName}` : words;
     byId("play").setAttribute("aria-pressed", String(this.#gone !== null && !this.calm.matches));
   }
 
-  /** Goes on along the way. @param {number} steps */
+  /** Moves along the path. @param {number} steps */
   #advance(steps) {
     if (this.#gone === null) return;
-    const way = this.#way();
-    const lengths = way.slice(1).map(([x, y], k) => Math.max(Math.abs(x - way[k][0]), Math.abs(y - way[k][1])));
+    const path = this.#path();
+    const lengths = path.slice(1).map(([x, y], k) => Math.max(Math.abs(x - path[k][0]), Math.abs(y - path[k][1])));
     const whole = lengths.reduce((sum, length) => sum + length, 0) || 1;
     this.#gone = (this.#gone + steps) % whole;
     let [rest, leg] = [this.#gone, 0];
     while (leg < lengths.length - 1 && rest > lengths[leg]) rest -= lengths[leg++];
     const share = lengths[leg] ? rest / lengths[leg] : 0;
-    const [from, to] = [way[leg], way[leg + 1]];
+    const [from, to] = [path[leg], path[leg + 1]];
     const [x, y] = [0, 1].map((axis) => from[axis] + (to[axis] - from[axis]) * share);
     this.set({ at: onPlane(this.state.at, this.state.plane, x, y) });
   }
@@ -332,4 +312,4 @@ class Explorer {
 
 const numbers = await inflated(decoded(byId("numbers").textContent.trim()));
 Object.assign(window, { explorer: new Explorer(numbers) });
-if (window.parent !== window) window.parent.postMessage({ ready: true }, "*"); // to a notebook's widget
+if (window.parent !== window) window.parent.postMessage({ ready: true }, "*"); // to the notebook widget

@@ -1,4 +1,4 @@
-/** Elements of the page, text that stays text, and arrays of numbers as pictures on canvases. */
+/** HTML elements, and drawing of arrays and charts on canvases. */
 
 const GAP = 1;
 
@@ -16,10 +16,10 @@ export function diverging(share) {
   return /** @type {[number, number, number]} */ (end.map((level) => 247 + (level - 247) * size));
 }
 
-/** Colours in 256 steps, as four bytes each, by the function that gives them. @type {Map<Function, Uint32Array>} */
+/** Lookup tables of 256 RGBA colours by colour map. @type {Map<Function, Uint32Array>} */
 const PALETTES = new Map();
 
-/** @param {(share: number) => [number, number, number]} colour @returns {Uint32Array} */
+/** @param {Colours} colour @returns {Uint32Array} */
 function palette(colour) {
   let steps = PALETTES.get(colour);
   if (!steps) {
@@ -31,19 +31,16 @@ function palette(colour) {
   return steps;
 }
 
-/** @param {number} share @returns {number} the step of a palette: 0 … 255 */
+/** @param {number} share @returns {number} an index of the lookup table: 0 … 255 */
 function stepOf(share) {
   return share > 0 ? Math.min(255, Math.round(255 * share)) : 0;
 }
 
 /**
- * Draws an image of one channel, three (as colours), or any other number (side by side).
- * @param {HTMLCanvasElement} canvas
- * @param {ArrayLike<number>} numbers
+ * Draws an image; three channels are drawn as colours, any other number side by side.
+ * @param {Canvas} canvas @param {ArrayLike<number>} numbers
  * @param {[number, number, number]} shape channels, rows, columns
- * @param {number} low
- * @param {number} high
- * @param {(share: number) => [number, number, number]} colour
+ * @param {number} low @param {number} high @param {Colours} colour
  */
 export function drawImage(canvas, numbers, [channels, rows, columns], low, high, colour = grey) {
   if (channels !== 3 || colour !== grey) {
@@ -60,14 +57,11 @@ export function drawImage(canvas, numbers, [channels, rows, columns], low, high,
 }
 
 /**
- * Draws many small maps in rows.
- * @param {HTMLCanvasElement} canvas
- * @param {ArrayLike<number>} numbers
+ * Draws many small maps as tiles.
+ * @param {Canvas} canvas @param {ArrayLike<number>} numbers
  * @param {number[]} shape maps, rows, columns
  * @param {number[]} strides of these
- * @param {number} low
- * @param {number} high
- * @param {(share: number) => [number, number, number]} colour
+ * @param {number} low @param {number} high @param {Colours} colour
  */
 function drawTiles(canvas, numbers, [count, rows, columns], [leap, down, step], low, high, colour) {
   const across = Math.max(1, Math.min(count, Math.round(Math.sqrt((2 * count * rows) / columns))));
@@ -90,12 +84,11 @@ function drawTiles(canvas, numbers, [count, rows, columns], [leap, down, step], 
 }
 
 /**
- * Draws the activity of a stage as maps of its channels.
- * @param {HTMLCanvasElement} canvas
- * @param {Float32Array} numbers
- * @param {number[]} shape with the axis of the batch, which is 1
- * @param {[number, number, number]} image of the output: tokens may be its pixels
- * @returns {string} what is drawn
+ * Draws the activity of a stage, one map per channel.
+ * @param {Canvas} canvas @param {Float32Array} numbers
+ * @param {number[]} shape with a batch axis of length 1
+ * @param {[number, number, number]} image shape of the output: tokens may be its pixels
+ * @returns {string} a description
  */
 export function drawStage(canvas, numbers, shape, image) {
   const own = shape.slice(1);
@@ -118,21 +111,16 @@ export function drawStage(canvas, numbers, shape, image) {
   return own.length === 2 ? `${own[0]} rows of ${own[1]} numbers` : `${count} numbers`;
 }
 
-/**
- * @param {HTMLCanvasElement} canvas
- * @param {number} rows
- * @param {number} columns
- * @returns {ImageData} transparent
- */
+/** @param {Canvas} canvas @param {number} rows @param {number} columns @returns {ImageData} transparent */
 function blank(canvas, rows, columns) {
   Object.assign(canvas, { width: columns, height: rows });
   return new ImageData(columns, rows);
 }
 
 /**
- * A new pen over a blank canvas as large as it is shown, and the colours of the page.
- * @param {HTMLCanvasElement} canvas
- * @param {number} [aspect] width over height, where the style does not say it
+ * Clears a canvas, at the resolution of the screen, and returns its context, size and the page's colours.
+ * @param {Canvas} canvas
+ * @param {number} [aspect] width over height, unless the style sheet sets it
  */
 export function penOf(canvas, aspect) {
   const scale = window.devicePixelRatio || 1;
@@ -146,11 +134,8 @@ export function penOf(canvas, aspect) {
 }
 
 /**
- * Draws a path in one colour over another, which is seen on dark and on light.
- * @param {CanvasRenderingContext2D} pen
- * @param {string} under
- * @param {string} over
- * @param {number} [width]
+ * Strokes a path in one colour over a wider one, so that it is visible on dark and light backgrounds.
+ * @param {Pen} pen @param {string} under @param {string} over @param {number} [width]
  */
 export function twice(pen, under, over, width = 1.5) {
   pen.lineJoin = "round";
@@ -162,12 +147,8 @@ export function twice(pen, under, over, width = 1.5) {
 }
 
 /**
- * @param {CanvasRenderingContext2D} pen
- * @param {number} x
- * @param {number} y
- * @param {number} radius
- * @param {string} inside
- * @param {string} around
+ * @param {Pen} pen @param {number} x @param {number} y @param {number} radius
+ * @param {string} inside @param {string} around
  */
 export function mark(pen, x, y, radius, inside, around) {
   pen.beginPath();
@@ -180,10 +161,10 @@ export function mark(pen, x, y, radius, inside, around) {
 }
 
 /**
- * Draws lines over a frame with ticks at its left and words below its ends; colours are names of the page's.
- * @param {HTMLCanvasElement} canvas
+ * Draws a line chart with ticks on the left and labels below its ends; colours are names of CSS variables.
+ * @param {Canvas} canvas
  * @param {{end: number, low: number, high: number, ticks: [number, string][], words: [string, string],
- *   logarithmic?: boolean, shaded?: [number, number][], aspect?: number}} frame from 0 to its end
+ *   logarithmic?: boolean, shaded?: [number, number][], aspect?: number}} frame whose x axis is 0 … end
  * @param {{points: [number, number][], colour: string, width?: number, dashes?: number[]}[]} lines
  */
 export function drawChart(canvas, { end, low, high, ticks, words, logarithmic, shaded = [], aspect }, lines) {
@@ -220,13 +201,10 @@ export function drawChart(canvas, { end, low, high, ticks, words, logarithmic, s
 }
 
 /**
- * The path between cells of a grid of which one is marked, such as held out, and its neighbour is not.
- * @param {CanvasRenderingContext2D} pen
- * @param {number} columns
- * @param {number} rows
+ * Makes a path of the boundary between marked cells of a grid, such as held-out ones, and the others.
+ * @param {Pen} pen @param {number} columns @param {number} rows
  * @param {number} dx width of a cell
- * @param {number} dy
- * @param {(column: number, row: number) => boolean} isMarked
+ * @param {number} dy @param {(column: number, row: number) => boolean} isMarked
  */
 export function outline(pen, columns, rows, dx, dy, isMarked) {
   const marked = (/** @type {number} */ i, /** @type {number} */ j) =>
@@ -241,12 +219,7 @@ export function outline(pen, columns, rows, dx, dy, isMarked) {
   }
 }
 
-/**
- * @param {string} tag
- * @param {string} [name] of its class
- * @param {string} [text]
- * @returns {HTMLElement}
- */
+/** @param {string} tag @param {string} [name] of its class @param {string} [text] @returns {HTMLElement} */
 export function element(tag, name = "", text = "") {
   const made = document.createElement(tag);
   if (name) made.className = name;
@@ -254,7 +227,25 @@ export function element(tag, name = "", text = "") {
   return made;
 }
 
-/** A picture with its caption. */
+/** A function that draws once at the next frame, however often it is called. @param {(time: number) => void} draw */
+export function atNextFrame(draw) {
+  let waiting = false;
+  return () => {
+    if (!waiting) requestAnimationFrame((time) => {
+      waiting = false;
+      draw(time);
+    });
+    waiting = true;
+  };
+}
+
+/** Calls a function when the window's size or colour scheme changes. @param {() => void} redraw */
+export function onAppearance(redraw) {
+  window.addEventListener("resize", redraw);
+  window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
+}
+
+/** A canvas with a caption. */
 export class Picture {
   /** @param {string} caption */
   constructor(caption) {

@@ -1,11 +1,11 @@
-/** The plane of two factors: held-out points shaded, the present one marked; dragged, touched or moved by keys. */
+/** The plane of two factors, on which the point is dragged or moved by keys; held-out points are shaded. */
 
 import { onPlane, planeCounts, shortened } from "./grid.js";
 import { mark, penOf } from "./pictures.js";
 
 /**
- * @typedef {{decoder: import("./decoder.js").Decoder, at: number[], plane: [number, number], memories: number[][],
- *   way: [number, number][] | null}} PlaneView
+ * @typedef {{decoder: Decoder, at: number[], plane: [number, number], memories: number[][],
+ *   path: [number, number][] | null}} PlaneView
  */
 
 const MARGIN = 26;
@@ -15,9 +15,9 @@ const STEPS = /** @type {Record<string, [number, number]>} */ ({
 
 export class Plane {
   /**
-   * @param {HTMLCanvasElement} canvas
-   * @param {(across: number, down: number) => void} moved is told new positions of the two factors
-   * @param {(across: number, down: number) => void} stepped is told by how many steps they are to change
+   * @param {Canvas} canvas
+   * @param {(across: number, down: number) => void} moved called with new positions of the two factors
+   * @param {(across: number, down: number) => void} stepped called with changes of their positions
    */
   constructor(canvas, moved, stepped) {
     this.canvas = canvas;
@@ -36,7 +36,7 @@ export class Plane {
     canvas.addEventListener("keydown", (event) => this.#key(event));
   }
 
-  /** Steps along both axes of the plane. */
+  /** Grid points along both axes. */
   #counts() {
     return this.view ? planeCounts(this.view.decoder.factors, this.view.plane) : [1, 1];
   }
@@ -67,12 +67,13 @@ export class Plane {
   /** @param {PlaneView} view */
   draw(view) {
     this.view = view;
-    const { pen, wide, tall, colour } = penOf(this.canvas);
+    const paper = penOf(this.canvas);
+    const { pen, wide, tall, colour } = paper;
     const [columns, rows] = this.#counts();
     const [dx, dy] = [(wide - MARGIN) / columns, (tall - MARGIN) / rows];
     const x = (/** @type {number} */ position) => MARGIN + (position + 0.5) * dx;
     const y = (/** @type {number} */ position) => (position + 0.5) * dy;
-    this.#cells(pen, view, colour, dx, dy);
+    this.#cells(paper, view, dx, dy);
     const lines = (/** @type {number[][]} */ points, /** @type {string} */ name, /** @type {number[]} */ dashes) => {
       pen.setLineDash(dashes);
       pen.strokeStyle = colour(name);
@@ -80,7 +81,7 @@ export class Plane {
       for (const point of points) pen.lineTo(point[0], point[1]);
       pen.stroke();
     };
-    if (view.way) lines(view.way.map(([i, j]) => [x(i), y(j)]), "--soft", [3, 4]);
+    if (view.path) lines(view.path.map(([i, j]) => [x(i), y(j)]), "--soft", [3, 4]);
     const [across, down] = view.plane;
     const here = [x(view.at[across]), y(across === down ? 0 : view.at[down])];
     lines([[here[0], 0], [here[0], tall - MARGIN]], "--line", []);
@@ -92,17 +93,11 @@ export class Plane {
       pen.strokeRect(x(point[across]) - dx / 2, y(row) - dy / 2, Math.max(3, dx), Math.max(3, dy));
     }
     mark(pen, here[0], here[1], 7, colour("--accent"), colour("--paper"));
-    this.#names(pen, view, wide, tall, colour("--soft"));
+    this.#names(paper, view);
   }
 
-  /**
-   * @param {CanvasRenderingContext2D} pen
-   * @param {PlaneView} view
-   * @param {(name: string) => string} colour
-   * @param {number} dx
-   * @param {number} dy
-   */
-  #cells(pen, view, colour, dx, dy) {
+  /** @param {Paper} paper @param {PlaneView} view @param {number} dx @param {number} dy */
+  #cells({ pen, colour }, view, dx, dy) {
     const [columns, rows] = this.#counts();
     pen.fillStyle = colour("--field");
     pen.fillRect(MARGIN, 0, columns * dx, rows * dy);
@@ -110,23 +105,17 @@ export class Plane {
     for (let i = 0; i < columns; i += 1) {
       for (let j = 0; j < rows; j += 1) {
         if (!view.decoder.isHeldOut(onPlane(view.at, view.plane, i, j))) continue;
-        const [left, top] = [Math.round(MARGIN + i * dx), Math.round(j * dy)]; // whole pixels leave no seams
+        const [left, top] = [Math.round(MARGIN + i * dx), Math.round(j * dy)]; // integer pixels leave no seams
         pen.fillRect(left, top, Math.round(MARGIN + (i + 1) * dx) - left, Math.round((j + 1) * dy) - top);
       }
     }
   }
 
-  /**
-   * @param {CanvasRenderingContext2D} pen
-   * @param {PlaneView} view
-   * @param {number} wide
-   * @param {number} tall
-   * @param {string} colour
-   */
-  #names(pen, view, wide, tall, colour) {
+  /** @param {Paper} paper @param {PlaneView} view */
+  #names({ pen, wide, tall, colour }, view) {
     const [across, down] = view.plane;
     const { factors } = view.decoder;
-    pen.fillStyle = colour;
+    pen.fillStyle = colour("--soft");
     pen.font = "13px system-ui, sans-serif";
     pen.textAlign = "center";
     pen.textBaseline = "middle";

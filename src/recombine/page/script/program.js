@@ -1,6 +1,6 @@
 /**
- * A program made ready: every value has its place in one memory, where places are used again once nobody reads them
- * any more, and every operation is a function without arguments.
+ * A compiled program: every value has a place in one memory, reused once the value is no longer needed, and every
+ * operation is a function without arguments.
  */
 
 import { numbersOf } from "./bytes.js";
@@ -8,26 +8,22 @@ import { Arena, Kernel, PANEL, packedSize } from "./kernel.js";
 import { convolve, convolveTransposed, turned, workingSizes } from "./convolution.js";
 import { RUN, volume } from "./operations.js";
 
-/** @typedef {import("./types.js").ProgramData} ProgramData */
-/** @typedef {import("./types.js").Operation} Operation */
-/** @typedef {import("./operations.js").Step} Step */
-
 export class Program {
   /**
    * @param {ProgramData} data
-   * @param {Uint8Array} bytes in which the constants lie
-   * @param {BufferSource} code of the compiled product
+   * @param {Uint8Array} bytes that contain the constants
+   * @param {BufferSource} code of `matmul.wasm`
    */
   constructor(data, bytes, code) {
     this.data = data;
     /** Place of every value. @type {number[]} */
     this.places = new Array(data.shapes.length).fill(-1);
-    /** How often it has run: values of stages are those of the last time. */
+    /** Number of runs so far: the values of stages are those of the last one. */
     this.runs = 0;
-    /** Steps after which a value is there. @type {number[]} */
+    /** Number of steps after which each value is known. @type {number[]} */
     this.counts = new Array(data.shapes.length).fill(0);
     this.arena = new Arena();
-    /** Things to do once there is memory. @type {(() => void)[]} */
+    /** Functions to call once the memory exists. @type {(() => void)[]} */
     this.preparations = [];
     this.constants = new Set(data.constants.map((constant) => constant.value));
     this.#place(bytes);
@@ -43,7 +39,7 @@ export class Program {
   }
 
   /**
-   * A stage's value for an input, without what comes after it; valid until the next run.
+   * A stage's value for an input, without running later steps; valid until the next run.
    * @param {number} number of the value
    * @param {ArrayLike<number>} input
    * @param {number} count of steps
@@ -55,7 +51,7 @@ export class Program {
     return this.value(number);
   }
 
-  /** A value as the last run left it: the output, or a stage. @param {number} number */
+  /** The output or a stage, as the last run left it. @param {number} number */
   value(number) {
     const start = this.places[number];
     return this.heap.subarray(start, start + volume(this.data.shapes[number]));
@@ -71,7 +67,7 @@ export class Program {
     }
   }
 
-  /** Gives places to all values in the order in which they are written. @returns {(() => void)[]} */
+  /** Assigns places to all values in the order of the operations. @returns {(() => void)[]} */
   #plan() {
     const { operations, shapes, output, stages } = this.data;
     const root = shapes.map((_, number) => number);
@@ -98,7 +94,7 @@ export class Program {
   }
 
   /**
-   * The step of an operation; working memory is taken for the time of this operation only.
+   * The step of an operation; its working memory is free again for the next one.
    * @param {Operation} o
    * @returns {() => void}
    */
@@ -146,11 +142,8 @@ export class Program {
   }
 
   /**
-   * Fills a matrix with a row of numbers, or with 0.
-   * @param {number} to
-   * @param {number} rows
-   * @param {number} columns
-   * @param {number | undefined} bias
+   * Fills the rows of a matrix with the bias, or with 0.
+   * @param {number} to @param {number} rows @param {number} columns @param {number | undefined} bias
    */
   #fill(to, rows, columns, bias) {
     if (bias === undefined) this.heap.fill(0, to, to + rows * columns);
@@ -168,12 +161,12 @@ export class Program {
     const sizes = workingSizes(s, o.transposed);
     const [packed, scratch] = sizes.map((size) => this.arena.take(size));
     [packed, scratch].forEach((place, k) => this.arena.give(place, sizes[k]));
-    if (o.transposed) { // its weights are a constant of its own
+    if (o.transposed) { // its weights are a constant that nothing else uses
       const weight = () => this.value(o.inputs[1]);
       this.preparations.push(() => weight().set(turned(weight(), s)));
     }
     const add = o.transposed ? convolveTransposed : convolve;
-    const [image, weights, output] = [shapes[0], shapes[1], shape].map((own) => volume(own) / groups); // numbers
+    const [image, weights, output] = [shapes[0], shapes[1], shape].map((own) => volume(own) / groups);
     const area = shape[2] * shape[3];
     return () => {
       for (let channel = 0; channel < shape[1]; channel += 1) {

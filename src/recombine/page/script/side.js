@@ -1,18 +1,16 @@
-/** One decoder's column: output, truth, difference, superposed halves, nearest training images, a stage. */
+/** One decoder's column: output, truth, error, superposed halves, nearest training images, activity of a stage. */
 
 import { nearestPoint, positionsOf, valueText } from "./grid.js";
 import { Picture, diverging, drawImage, drawStage, element } from "./pictures.js";
 import { StageViews } from "./views.js";
 
-/** @typedef {import("./decoder.js").Decoder} Decoder */
-
 const MEMORIES = 3;
-const TOLERANCE = 1e-4; // how far outputs may be from torch's
+const TOLERANCE = 1e-4; // largest acceptable difference from torch's outputs
 
 export class Side {
-  /** Positions for which each half was computed. @type {(number | null)[]} */
+  /** The position for which each half was computed. @type {(number | null)[]} */
   #halfAt = [];
-  /** The program's run for the output that is shown. */
+  /** Which run of the program computed the output shown. */
   #run = 0;
   /** @type {Float32Array[]} */
   #halves = [];
@@ -26,7 +24,7 @@ export class Side {
     this.heading.title = data.name;
     this.numbers = element("p", "numbers");
     const wrong = decoder.mismatch();
-    const warning = `Do not trust this page: its outputs differ from torch's by ${wrong.toPrecision(2)}.`;
+    const warning = `Do not trust this page: outputs differ from torch's by ${wrong.toPrecision(2)}.`;
     const notes = wrong <= TOLERANCE ? data.notes : [...data.notes, warning];
     this.root.append(this.heading, this.numbers, ...notes.map((note) => element("p", "note", note)));
     this.output = new Picture("output");
@@ -37,12 +35,12 @@ export class Side {
     this.sum = new Picture("their sum");
     if (decoder.hasHalves) {
       const title = factors.length === 2 ? "Two superposed halves" : "Superposed parts";
-      const text = "What the decoder draws for one factor while every other one has its mean code over training.";
+      const text = "The output for one factor, with every other factor at its mean code over the training set.";
       this.#row(title, [...this.halves, this.sum], text);
     }
     this.memories = Array.from({ length: data.truth ? MEMORIES : 0 }, () => new Picture("training image"));
-    const likest = "Kept combinations that look most like the output.";
-    if (data.truth) this.#row("Nearest training images", this.memories, likest);
+    const text = "Training images most similar to the output.";
+    if (data.truth) this.#row("Nearest training images", this.memories, text);
     this.stage = new Picture("activity of a stage");
     this.stage.figure.classList.add("wide");
     this.hasStages = Boolean(data.program && data.program.stages.length);
@@ -53,7 +51,7 @@ export class Side {
       this.views = new StageViews(decoder);
       this.root.append(this.views.root);
     }
-    /** Nearest kept points, as positions. @type {number[][]} */
+    /** Positions of the nearest training points. @type {number[][]} */
     this.nearest = [];
     /** @type {Float32Array | null} */
     this.shown = null;
@@ -69,7 +67,7 @@ export class Side {
     this.root.append(row);
   }
 
-  /** Runs the decoder and draws what cannot wait: output, truth, difference. @param {number[]} at */
+  /** Runs the decoder and draws its output, the truth and their difference. @param {number[]} at */
   draw(at) {
     const { decoder } = this;
     const { image, low, high } = decoder.data;
@@ -88,21 +86,20 @@ export class Side {
     } else if (decoder.data.truth) {
       drawImage(this.truth.canvas, output.map(() => low), image, low, high);
       drawImage(this.difference.canvas, output.map(() => 0), image, -1, 1, diverging);
-      this.truth.caption("the data have no such image");
+      this.truth.caption("not in the data");
     }
     this.error = truth ? decoder.error(output, truth) : null;
     const present = decoder.isPresent(nearestPoint(decoder.factors, at));
     const place = decoder.isHeldOut(at) ? "held out" : present ? "in training range" : "not in the data";
     const relative = this.error === null ? "" : `error ${this.error.toFixed(3)} of a blank image`;
-    const wrong = output.every(Number.isFinite) ? relative : "the output is not a finite number here";
+    const wrong = output.every(Number.isFinite) ? relative : "the output is not finite here";
     this.numbers.textContent = [decoder.hasHoldout ? place : "", wrong].filter(Boolean).join(" · ");
     this.root.classList.toggle("outside", decoder.isHeldOut(at));
   }
 
   /**
-   * The activity of a stage, as the run for the output left it, or of another run.
-   * @param {number[]} at
-   * @param {number} stage
+   * Draws the activity of a stage, running the decoder again if it has run for something else since.
+   * @param {number[]} at @param {number} stage
    */
   #drawStage(at, stage) {
     const { program, data } = this.decoder;
@@ -118,9 +115,8 @@ export class Side {
   }
 
   /**
-   * What takes longer, as things to do one by one; each is done only if it has changed.
-   * @param {number[]} at
-   * @param {number} stage
+   * The drawing that takes longer, as tasks; what has not changed is left out.
+   * @param {number[]} at @param {number} stage
    * @returns {(() => void)[]}
    */
   details(at, stage) {
@@ -153,7 +149,7 @@ export class Side {
   }
 
   /**
-   * How much brighter a faint picture may be drawn: its amplitude is no part of the claim.
+   * The factor by which a faint picture is brightened: its shape matters, not its amplitude.
    * @param {Float32Array} picture
    */
   #gain(picture) {

@@ -1,28 +1,25 @@
 /**
- * A stage over a plane of the grid: its metric and its units' activity at every point, computed one point at a time,
- * while nobody moves anything.
+ * A stage over a plane of the grid: its metric and its units' activity at every point, computed point by point while
+ * the page is idle.
  *
- * The metric is that of the pull-back over two factors, g = JᵀJ (Eq. 5), with its volume element √det g (Eq. 6). J is
- * by differences between neighbouring grid points, central ones, one-sided at the ends, in the units of the factors'
- * values: as `recombine.metrics.finite_difference_metric` has it.
+ * The metric is the pull-back over two factors, g = JᵀJ (Eq. 5), with the volume element √det g (Eq. 6). J is computed
+ * by central differences between neighbouring grid points, one-sided at the ends, in units of factor values, as in
+ * `recombine.metrics.finite_difference_metric`.
  */
 
 import { clamped, onPlane, valueAt } from "./grid.js";
 
-/** @typedef {import("./decoder.js").Decoder} Decoder */
-/** @typedef {import("./types.js").Factor} Factor */
 /** g as its entries: across–across, across–down, down–down. @typedef {[number, number, number]} Metric */
 
 const LARGEST_PLANE = 4096; // points
-const MOST_NUMBERS = 2 ** 23; // numbers that are kept of a survey
-const MOST_SURVEYS = 4; // that are kept, of all decoders together
+const MOST_NUMBERS = 2 ** 23; // floats kept per survey
+const MOST_SURVEYS = 4; // kept for all decoders together
 
-const FLOOR = 1e-8; // volume elements below this count as this, as in `recombine.metrics.volume_statistics`
+const FLOOR = 1e-8; // lower bound of volume elements, as in `recombine.metrics.volume_statistics`
 
 /**
- * Neighbours of a position along a factor, and how far their values are apart.
- * @param {Factor} factor
- * @param {number} position
+ * Neighbours of a position along a factor, and the difference of their values.
+ * @param {Factor} factor @param {number} position
  * @returns {{behind: number, ahead: number, width: number}}
  */
 export function neighbours(factor, position) {
@@ -51,7 +48,7 @@ export function metricOf([left, right, wide], [above, below, tall]) {
 /**
  * log10 of the volume element, floored.
  * @param {Metric} metric
- * @param {boolean} alone whether there is one factor only, along which g is one number
+ * @param {boolean} alone whether there is only one factor, so that g is a scalar
  */
 export function logVolume([xx, xy, yy], alone = false) {
   const square = alone ? xx : xx * yy - xy * xy;
@@ -60,9 +57,8 @@ export function logVolume([xx, xy, yy], alone = false) {
 
 /**
  * The ellipse of steps that change a stage equally: dᵀ g d = size².
- * @param {Metric} metric
- * @param {number} size
- * @returns {{half: [number, number], angle: number}} half axes, longest first, and the longest one's angle from across
+ * @param {Metric} metric @param {number} size
+ * @returns {{half: [number, number], angle: number}} half axes, longest first, and the angle of the longest
  */
 export function ellipse([xx, xy, yy], size) {
   const middle = (xx + yy) / 2;
@@ -78,7 +74,7 @@ export class Survey {
 
   /**
    * @param {Decoder} decoder
-   * @param {number} value of the program, which is the stage's
+   * @param {number} value of the program: the stage
    * @param {number[]} at positions of the factors that are not on the plane
    * @param {[number, number]} plane
    */
@@ -88,17 +84,17 @@ export class Survey {
     this.value = value;
     this.at = at.slice();
     this.plane = plane;
-    /** Whether the plane has one factor only. */
+    /** Whether the plane has only one factor. */
     this.alone = plane[0] === plane[1];
     this.columns = factors[plane[0]].count;
     this.rows = this.alone ? 1 : factors[plane[1]].count;
     this.count = this.columns * this.rows;
     this.size = program ? program.value(value).length : 0;
     this.tooLarge = this.count > LARGEST_PLANE || 3 * this.columns * this.size > MOST_NUMBERS || this.columns < 2;
-    /** Every so many units' activity is kept. */
+    /** The activity of every stride-th unit is kept. */
     this.stride = Math.max(1, Math.ceil((this.size * this.count) / MOST_NUMBERS));
     this.units = Math.ceil(this.size / this.stride);
-    /** Points, row by row, whose metric is known. */
+    /** Number of points, row by row, whose metric is known. */
     this.known = 0;
     /** Entries of g at each point. */
     this.metric = new Float64Array(this.tooLarge ? 0 : 3 * this.count);
@@ -108,12 +104,11 @@ export class Survey {
     this.varying = null;
   }
 
-  /** Whether all is known. */
   get done() {
     return this.tooLarge || this.varying !== null;
   }
 
-  /** Computes a little more: the stage, or its metric, at one point. */
+  /** Computes the stage or its metric at one more point. */
   step() {
     this.#steps ??= this.#all();
     if (this.#steps.next().done) this.#steps = null;
@@ -121,7 +116,7 @@ export class Survey {
 
   *#all() {
     const row = this.columns * this.size;
-    const lines = [0, 1, 2].map(() => new Float32Array(row)); // activations of three rows of the plane, in turn
+    const lines = [0, 1, 2].map(() => new Float32Array(row)); // a ring buffer of three rows of activations
     for (let j = 0; j <= this.rows; j += 1) {
       for (let i = 0; i < this.columns && j < this.rows; i += 1) {
         this.#evaluate(i, j, lines[j % 3].subarray(i * this.size, (i + 1) * this.size));
@@ -142,9 +137,8 @@ export class Survey {
   }
 
   /**
-   * The metric along a row of the plane, once its neighbours are there.
-   * @param {number} j
-   * @param {Float32Array[]} lines
+   * Computes the metric along a row of the plane, whose neighbouring rows are known.
+   * @param {number} j @param {Float32Array[]} lines
    */
   *#measure(j, lines) {
     const { factors } = this.decoder;
@@ -165,7 +159,7 @@ export class Survey {
     }
   }
 
-  /** The unit whose activity has the largest variance over the plane, among those kept. */
+  /** The unit, among those kept, whose activity has the largest variance over the plane. */
   #mostVarying() {
     let [best, most] = [0, -1];
     for (let unit = 0; unit < this.units; unit += 1) {
@@ -182,7 +176,7 @@ export class Survey {
   }
 
   /**
-   * The unit that is shown where one is asked for: itself, or the next that was kept.
+   * The unit to show: the requested one, or the nearest below it that was kept.
    * @param {number} asked −1 for the one that varies most
    */
   unit(asked) {
@@ -196,18 +190,14 @@ export class Survey {
     return Float32Array.from({ length: this.count }, (_, point) => this.activity[point * this.units + kept]);
   }
 
-  /**
-   * The metric at the grid point nearest to some positions; null while it is not known.
-   * @param {number[]} at
-   * @returns {Metric | null}
-   */
+  /** The metric at the nearest grid point; null while it is not known. @param {number[]} at @returns {Metric | null} */
   metricAt(at) {
     const point = this.pointAt(at);
     if (point >= this.known || this.tooLarge) return null;
     return /** @type {any} */ ([...this.metric.subarray(3 * point, 3 * point + 3)]);
   }
 
-  /** The plane's point nearest to some positions. @param {number[]} at */
+  /** The index of the nearest point of the plane. @param {number[]} at */
   pointAt(at) {
     const [across, down] = this.plane;
     const [i, j] = [across, down].map((k) => Math.round(clamped(this.decoder.factors[k], at[k])));
@@ -215,49 +205,46 @@ export class Survey {
   }
 }
 
-/** Surveys of all decoders, the latest last. @type {{key: string, survey: Survey}[]} */
+/** Recent surveys of all decoders, the latest last. @type {{key: string, survey: Survey}[]} */
 const SURVEYS = [];
 
 /**
- * The survey of a stage over the plane, which may not have begun; the latest few are kept.
- * @param {Decoder} decoder
- * @param {number} value
- * @param {number[]} at
- * @param {[number, number]} plane
+ * The survey of a stage over the plane, from the cache if it is there.
+ * @param {Decoder} decoder @param {number} value @param {number[]} at @param {[number, number]} plane
  * @returns {Survey}
  */
 export function surveyOf(decoder, value, at, plane) {
   const others = at.map((position, k) => (plane.includes(k) ? "" : position.toFixed(3)));
   const key = [value, ...plane, ...others].join();
-  const place = SURVEYS.findIndex((one) => one.key === key && one.survey.decoder === decoder);
-  const [one] = place < 0 ? [{ key, survey: new Survey(decoder, value, at, plane) }] : SURVEYS.splice(place, 1);
-  SURVEYS.push(one);
+  const place = SURVEYS.findIndex((entry) => entry.key === key && entry.survey.decoder === decoder);
+  const [entry] = place < 0 ? [{ key, survey: new Survey(decoder, value, at, plane) }] : SURVEYS.splice(place, 1);
+  SURVEYS.push(entry);
   if (SURVEYS.length > MOST_SURVEYS) SURVEYS.shift();
-  return one.survey;
+  return entry.survey;
 }
 
-/** Work that is done step by step. @typedef {{done: boolean, step: () => void}} Work */
+/** A task that is done step by step. @typedef {{done: boolean, step: () => void}} Work */
 
 const SLICE = 8; // milliseconds
-const AGAIN = 60; // milliseconds until it is asked again whether it is quiet
-const TOLD = 120; // milliseconds between reports
+const AGAIN = 60; // milliseconds between checks whether the page is idle
+const REPORTS = 120; // milliseconds between calls of `report`
 
 export class Background {
   #waiting = false;
-  #told = 0;
+  #reported = 0;
 
   /**
-   * @param {() => boolean} isQuiet
-   * @param {() => Work | null} next what is to be done now, if anything
-   * @param {() => void} tell is called now and then while there is progress, and at the end
+   * @param {() => boolean} isQuiet whether the page is idle
+   * @param {() => Work | null} next the current task, if any
+   * @param {() => void} report called from time to time while there is progress, and at the end
    */
-  constructor(isQuiet, next, tell) {
+  constructor(isQuiet, next, report) {
     this.isQuiet = isQuiet;
     this.next = next;
-    this.tell = tell;
+    this.report = report;
   }
 
-  /** Goes on, if there is something to do; called whenever that may have changed. */
+  /** Continues if there is something to do; to be called whenever that may have changed. */
   wake() {
     if (this.#waiting) return;
     this.#waiting = true;
@@ -274,9 +261,9 @@ export class Background {
       const start = performance.now();
       do work.step();
       while (!work.done && performance.now() - start < SLICE);
-      if (work.done || start - this.#told > TOLD) {
-        this.#told = start;
-        this.tell();
+      if (work.done || start - this.#reported > REPORTS) {
+        this.#reported = start;
+        this.report();
       }
     }
     this.wake();

@@ -1,17 +1,14 @@
-/** Switches for decoders with labels: one list for each label, for the decoder shown and for the one beside it. */
+/** Selection of decoders by their labels: one list per label, for each of the two decoders shown. */
 
 import { shortened } from "./grid.js";
 import { element } from "./pictures.js";
 
-/** @typedef {import("./types.js").PageData} PageData */
-/** @typedef {import("./address.js").State} State */
-
 /**
- * The decoder with a value for one label that differs from the present one in as few other labels as possible.
+ * The decoder that has a given value of one label and differs from the current one in as few others as possible.
  * @param {string[][]} labels of every decoder
  * @param {number} present
  * @param {number} label that changes
- * @param {string} value that it is to have
+ * @param {string} value its new value
  * @returns {number}
  */
 export function nearestDecoder(labels, present, label, value) {
@@ -29,7 +26,7 @@ export function nearestDecoder(labels, present, label, value) {
 class Switch {
   /**
    * @param {string} title
-   * @param {string} prefix of the lists' names
+   * @param {string} prefix of the lists' ids
    * @param {string[]} names of the labels
    * @param {string[][]} labels of every decoder
    * @param {(number: number) => void} choose
@@ -47,12 +44,7 @@ class Switch {
     this.root.append(this.note);
   }
 
-  /**
-   * @param {string} name
-   * @param {string} id
-   * @param {number} label
-   * @param {(number: number) => void} choose
-   */
+  /** @param {string} name @param {string} id @param {number} label @param {(number: number) => void} choose */
   #list(name, id, label, choose) {
     const list = document.createElement("select");
     list.id = id;
@@ -62,7 +54,7 @@ class Switch {
       const next = nearestDecoder(this.labels, this.present, label, value);
       const changed = [...this.names.keys()].filter((k) => k !== label && !this.#shares(next, k));
       const words = changed.map((k) => `${shortened(this.names[k])} is now ${shortened(this.labels[next][k])}`);
-      const before = `No such decoder here with ${shortened(name)} ${shortened(value)}: `;
+      const before = `These settings are not available with ${shortened(name)} ${shortened(value)}: `;
       this.note.textContent = changed.length ? `${before}${words.join(", ")}.` : "";
       choose(next);
     });
@@ -72,7 +64,7 @@ class Switch {
     return list;
   }
 
-  /** Whether a decoder has the present one's label. @param {number} number @param {number} label */
+  /** Whether a decoder shares a label with the current one. @param {number} number @param {number} label */
   #shares(number, label) {
     return this.labels[number][label] === this.labels[this.present][label];
   }
@@ -97,24 +89,24 @@ export class Switches {
   constructor(root, data, change) {
     this.root = root;
     const names = data.labels ?? [];
-    /** Whether decoders have labels, so that there is something to switch. */
+    /** Whether decoders have labels. */
     this.used = names.length > 0;
     root.hidden = !this.used;
     if (!this.used) return;
     const labels = data.models.map((model) => model.labels ?? []);
     this.first = new Switch("Decoder", "switch", names, labels, (decoder) => change({ decoder }));
-    this.second = new Switch("Beside it", "beside-switch", names, labels, (beside) => change({ beside }));
+    this.second = new Switch("Compared with", "beside-switch", names, labels, (beside) => change({ beside }));
     this.both = document.createElement("input");
     Object.assign(this.both, { type: "checkbox", id: "compare" });
     this.both.addEventListener("change", () => change({ beside: this.both?.checked ? this.#other() : -1 }));
     const around = element("label", "check");
     around.append(this.both, " two decoders side by side");
     const line = element("p", "soft");
-    line.append(around, element("span", "", "* changes another switch too"));
+    line.append(around, element("span", "", "* also changes another label"));
     root.append(line, this.first.root, this.second.root);
   }
 
-  /** The decoder that was beside the first one last, or another one. */
+  /** The decoder last shown beside the first, or any other one. */
   #other() {
     const [first, second] = [this.first?.present ?? 0, this.second?.present ?? 0];
     return first === second ? Number(first === 0) : second;

@@ -1,16 +1,12 @@
-/** Views of a stage over the plane: its volume element, and the tuning of one of its units. */
+/** Views of a stage over the plane: its volume element and the tuning of one unit. */
 
 import { clamped, onPlane, valueText } from "./grid.js";
 import { Picture, diverging, drawChart, drawImage, element, mark, outline, penOf, twice } from "./pictures.js";
 import { ellipse, surveyOf } from "./survey.js";
 
-/** @typedef {import("./survey.js").Survey} Survey */
-/** @typedef {import("./decoder.js").Decoder} Decoder */
-/** @typedef {import("./address.js").State} State */
-
 const SHADES = [[68, 1, 84], [59, 82, 139], [33, 145, 140], [94, 201, 98], [253, 231, 37]];
 const CELLS = 2.2; // half axis of an ellipse of mean volume, in steps of the grid
-/** On which cells are drawn as single pixels. @type {HTMLCanvasElement | undefined} */
+/** A canvas with one pixel per cell. @type {HTMLCanvasElement | undefined} */
 let scratch;
 
 export class StageViews {
@@ -23,37 +19,37 @@ export class StageViews {
     this.curves = [new Picture("a unit across"), new Picture("a unit down")];
     this.progress = element("p", "soft");
     this.drawn = element("div");
-    const dv = "log10 dv says how much the stage enlarges a cell of the plane; " +
-      "the ellipse holds steps that change it equally.";
-    const curves = "Curves of a unit are its mean over the other factor (line) and through the point (dashes).";
+    const dv = "log10 dv is the log volume element: how much the stage enlarges a cell of the plane. " +
+      "All steps to the ellipse change the stage equally.";
+    const curves = "Tuning curves are means over the other factor (solid) and cuts through the point (dashed).";
     const charts = element("div", "pictures charts");
     charts.append(...[this.volume, this.activity, ...this.curves].map((picture) => picture.figure));
     this.drawn.append(element("h3", "", "Over the plane"), element("p", "soft", `${dv} ${curves}`), charts);
     this.root.append(this.progress, this.drawn);
-    /** Whether it is on the screen: nothing is computed for what nobody sees. */
+    /** Whether it is on the screen: nothing is computed for what is not visible. */
     this.visible = false;
     this.observer = new IntersectionObserver((entries) => {
       this.visible = entries[entries.length - 1].isIntersecting;
       if (this.visible) this.appeared();
     });
     this.observer.observe(this.root);
-    /** Called when it comes into sight. */
+    /** Called when it becomes visible. */
     this.appeared = () => {};
   }
 
-  /** What is shown in a state. @param {State} state */
+  /** The survey to show. @param {State} state */
   survey(state) {
     const stages = this.decoder.data.program?.stages ?? [];
     const { value } = stages[Math.min(state.stage, stages.length - 1)];
     return surveyOf(this.decoder, value, state.at, state.plane);
   }
 
-  /** Draws what is known so far. @param {State} state */
+  /** Draws the part that is known so far. @param {State} state */
   draw(state) {
     const survey = this.survey(state);
     const share = Math.floor((100 * survey.known) / survey.count);
-    this.progress.textContent = survey.tooLarge ? "The plane or the stage is too large for views over all of it." :
-      `Running the decoder over the plane while nothing moves: ${share} %`;
+    this.progress.textContent = survey.tooLarge ? "The plane or the stage is too large for these views." :
+      `Running the decoder over the plane: ${share} %`;
     this.progress.hidden = survey.done && !survey.tooLarge;
     this.drawn.hidden = survey.tooLarge;
     if (survey.tooLarge) return;
@@ -81,7 +77,7 @@ export class StageViews {
     const [low, high] = range(map);
     const most = Math.max(Math.abs(low), Math.abs(high)) || 1;
     drawMap(this.activity.canvas, survey, map, [-most, most], diverging, at, false);
-    const which = unit < 0 ? " (the one that varies most)" : "";
+    const which = unit < 0 ? " (the most variable)" : "";
     const here = map[survey.pointAt(at)];
     this.activity.caption(`unit ${own}${this.#place(survey, own)}${which}: ${short(here)} here, ` +
       `${short(low)} to ${short(high)} over the plane`);
@@ -91,7 +87,7 @@ export class StageViews {
     }
   }
 
-  /** Where a unit is, in stages of maps. @param {Survey} survey @param {number} unit */
+  /** Map, row and column of a unit, in stages that have maps. @param {Survey} survey @param {number} unit */
   #place(survey, unit) {
     const shape = this.decoder.data.program?.shapes[survey.value].slice(1) ?? [];
     if (shape.length !== 3) return "";
@@ -107,7 +103,7 @@ function digits(number) {
 }
 
 /**
- * From dark blue to yellow, equally bright steps (viridis).
+ * Viridis, a perceptually uniform colour map from dark blue to yellow.
  * @param {number} share 0 … 1
  * @returns {[number, number, number]}
  */
@@ -117,11 +113,7 @@ export function sequential(share) {
   return /** @type {any} */ (SHADES[below].map((level, c) => level + (SHADES[below + 1][c] - level) * (place - below)));
 }
 
-/**
- * The least and the greatest of the numbers that are any.
- * @param {ArrayLike<number>} numbers
- * @returns {[number, number]}
- */
+/** Minimum and maximum, ignoring NaN. @param {ArrayLike<number>} numbers @returns {[number, number]} */
 export function range(numbers) {
   let [low, high] = [Infinity, -Infinity];
   for (let k = 0; k < numbers.length; k += 1) {
@@ -132,14 +124,11 @@ export function range(numbers) {
 }
 
 /**
- * Numbers over the plane, cell by cell; held-out cells are framed, the present point is marked.
- * @param {HTMLCanvasElement} canvas
- * @param {Survey} survey
+ * Draws numbers over the plane, cell by cell; held-out cells are framed and the current point is marked.
+ * @param {Canvas} canvas @param {Survey} survey
  * @param {ArrayLike<number>} numbers row by row; rows that are not complete are left blank
- * @param {[number, number]} bounds
- * @param {(share: number) => [number, number, number]} palette
- * @param {number[]} at
- * @param {boolean} withEllipse
+ * @param {[number, number]} bounds @param {Colours} palette
+ * @param {number[]} at @param {boolean} withEllipse
  */
 function drawMap(canvas, survey, numbers, [low, high], palette, at, withEllipse) {
   const { columns, rows } = survey;
@@ -168,11 +157,10 @@ function drawMap(canvas, survey, numbers, [low, high], palette, at, withEllipse)
 }
 
 /**
- * Steps that change the stage equally: as large as CELLS where the volume is the mean of the plane.
- * @param {CanvasRenderingContext2D} pen that counts in steps of the grid, from the present point
- * @param {Survey} survey
- * @param {number[]} at
- * @returns {boolean} whether there are any
+ * Makes a path of the ellipse of steps that change the stage equally, scaled to CELLS at the plane's mean volume.
+ * @param {Pen} pen in units of grid steps, with the current point as its origin
+ * @param {Survey} survey @param {number[]} at
+ * @returns {boolean} whether the metric is known
  */
 function ellipsePath(pen, survey, at) {
   const metric = survey.metricAt(at);
@@ -188,17 +176,15 @@ function ellipsePath(pen, survey, at) {
   return true;
 }
 
-/** A number in few letters. @param {number} number */
+/** A number with two significant digits. @param {number} number */
 export function short(number) {
   const text = Math.abs(number) >= 1000 ? number.toExponential(0) : String(Number(number.toPrecision(2)));
   return text.replace("-", "−");
 }
 
 /**
- * A unit's activity along one factor of the plane: its mean over the other one, and through the present point.
- * @param {HTMLCanvasElement} canvas
- * @param {Survey} survey
- * @param {Float32Array} map
+ * Draws a unit's activity along one factor of the plane: the mean over the other one, and a cut through the point.
+ * @param {Canvas} canvas @param {Survey} survey @param {Float32Array} map
  * @param {0 | 1} axis of the plane
  * @param {number[]} at
  */
@@ -223,12 +209,9 @@ function drawCurve(canvas, survey, map, axis, at) {
 }
 
 /**
- * A unit's tuning curve along an axis of the plane, as `recombine.metrics.neuron_tuning` has it, and the same activity
- * through the present point.
- * @param {Survey} survey
- * @param {Float32Array} map
- * @param {0 | 1} axis
- * @param {number[]} at
+ * A unit's tuning curve along an axis of the plane, as in `recombine.metrics.neuron_tuning`, and its activity along the
+ * cut through the current point.
+ * @param {Survey} survey @param {Float32Array} map @param {0 | 1} axis @param {number[]} at
  * @returns {{mean: number[], through: number[]}}
  */
 export function curvesOf(survey, map, axis, at) {

@@ -10,89 +10,76 @@ from matplotlib import pyplot
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from recombine.panels import (
-    band,
-    divided,
-    held_out_drawing,
-    letter,
-    seed_count,
-    styled,
-    volume_line,
-    volume_rows,
-)
+from recombine.panels import band, divided, held_out_drawing, letter, seed_count, styled, volume_line, volume_rows
 from recombine.papers.forced_rendering.presets import CODES
 from recombine.reproduction.figures import FigureSpec
 from recombine.reproduction.tables import listed_attribute
 
+VOLUMES = "log10 of the volume element by stage (columns: input, layers, output)"
 
-def _depths(result: xarray.Dataset, encoding: str, name: str) -> list[int]:
-    """Depths that were trained with this code."""
-    own = result[name].sel(encoding=encoding).dropna("depth", how="all")
+
+def _depths(result: xarray.Dataset, code: str, name: str) -> list[int]:
+    """Depths trained with this code."""
+    own = result[name].sel(encoding=code).dropna("depth", how="all")
     return [int(depth) for depth in own["depth"].values]
 
 
-def _profiles(ax: Axes, result: xarray.Dataset, encoding: str, name: str, depths: list[int], **line: object) -> None:
-    """One line per depth, over the stages."""
-    every = [int(depth) for depth in result["depth"].values]  # a depth has its colour in every panel
+def _profiles(ax: Axes, result: xarray.Dataset, code: str, name: str, depths: list[int], **line: object) -> None:
+    """One line per depth over the stages, each depth in the same colour in every panel."""
+    every = [int(depth) for depth in result["depth"].values]
     shades = dict(zip(every, pyplot.get_cmap("viridis")(np.linspace(0.05, 0.95, len(every))), strict=True))
     for depth in depths:
-        band(ax, result[name].sel(encoding=encoding, depth=depth), f"depth {depth}", shades[depth], **line)
+        band(ax, result[name].sel(encoding=code, depth=depth), f"depth {depth}", shades[depth], **line)
     ax.set_xlabel("stage (0: input)")
 
 
 def depth_figure(result: xarray.Dataset) -> Figure:
-    """Fig. 2: probes, factorization and volume, bump against rate code."""
+    """Fig. 2: draw probes, factorization and volume, bump against rate code."""
     shown, depths = int(result.attrs["shown"]), listed_attribute(result, "compared")
     with styled():
         figure = pyplot.figure(figsize=(9.6, 7.4), layout="constrained")
         top, bottom = divided(figure, 2, 1, height_ratios=[2.9, 2.1])
         axes = top.subplots(2, 2, sharey="row", sharex=True)
-        for column, encoding in enumerate(CODES):
-            ax = axes[0, column]
-            _profiles(ax, result, encoding, "probe_in_sample", depths)
-            _profiles(ax, result, encoding, "probe_held_out", depths, linestyle="--", marker="s")
-            ax.set_ylim(-0.5, 1.05)
-            letter(ax, "ab"[column], f"{encoding} code: probe R² (dashed: scored on held-out points)")
-            ax = axes[1, column]
-            _profiles(ax, result, encoding, "factorization", depths)
-            letter(ax, "cd"[column], f"{encoding} code: factorization")
+        panels = bottom.subplots(2, shown + 3, squeeze=False)
+        for k, code in enumerate(CODES):
+            _profiles(axes[0, k], result, code, "probe_in_sample", depths)
+            _profiles(axes[0, k], result, code, "probe_held_out", depths, linestyle="--", marker="s")
+            axes[0, k].set_ylim(-0.5, 1.05)
+            letter(axes[0, k], "ab"[k], f"{code} code: probe R² (dashed: scored on held-out points)")
+            _profiles(axes[1, k], result, code, "factorization", depths)
+            letter(axes[1, k], "cd"[k], f"{code} code: factorization")
+            volume_line(list(panels[k]), result, result["log_volume"].sel(encoding=code, depth=shown))
+            panels[k, 0].set_ylabel(f"{code} code")
+            letter(panels[k, 0], "ef"[k], "log10 dv: in")
         axes[0, 0].set_ylabel("R²")
         axes[1, 0].set_ylabel("F")
         axes[1, 1].legend(fontsize=7, ncols=2)
-        panels = bottom.subplots(2, shown + 3, squeeze=False)
-        for row, encoding in enumerate(CODES):
-            volume_line(list(panels[row]), result, result["log_volume"].sel(encoding=encoding, depth=shown))
-            panels[row, 0].set_ylabel(f"{encoding} code")
-            letter(panels[row, 0], "ef"[row], "log10 dv: in")
     return figure
 
 
 def depth_caption(result: xarray.Dataset) -> str:
-    """Numbers of Fig. 2."""
     compared = result.sel(depth=listed_attribute(result, "compared"))
     words = []
-    for encoding in CODES:
-        own = compared.sel(encoding=encoding)
-        first = own["factorization"].isel(stage=0).mean().item()
-        lowest = own["factorization"].min("stage").mean().item()
+    for code in CODES:
+        own = compared.sel(encoding=code)
+        factorization = own["factorization"]
+        first, lowest = factorization.isel(stage=0).mean().item(), factorization.min("stage").mean().item()
+        held, fitted = (own[name].mean("seed").min().item() for name in ("probe_held_out", "probe_in_sample"))
         words.append(
-            f"{encoding} code: factorization falls from {first:.2f} at the input to {lowest:.2f} at its lowest stage; "
-            f"the probe's R² on held-out points is at worst {own['probe_held_out'].mean('seed').min().item():.2f}, in "
-            f"sample {own['probe_in_sample'].mean('seed').min().item():.2f}"
+            f"{code} code: factorization falls from {first:.2f} at the input to {lowest:.2f} at its lowest stage; the "
+            f"probe's lowest R² is {held:.2f} on held-out points and {fitted:.2f} in sample"
         )
     return (
-        f"Linear probes (a, b), factorization (c, d) along the stages of CNNs of several depths, means and standard "
-        "errors "
-        f"over {seed_count(compared['factorization'])}; (e, f) log10 of the volume element over the grid for depth "
-        f"{result.attrs['shown']}, first seed, each stage in colours of its own. " + ". ".join(words) + "."
+        "Linear probes (a, b) and factorization (c, d) along the stages of CNNs of several depths, means and standard "
+        f"errors over {seed_count(compared['factorization'])}; (e, f) log10 of the volume element over the grid for "
+        f"depth {result.attrs['shown']}, first seed, each stage with its own colour scale. {'. '.join(words)}."
     )
 
 
 def drawings_figure(result: xarray.Dataset) -> Figure:
-    """Fig. 10: what CNNs of each depth draw at three held-out positions."""
+    """Fig. 10: draw the outputs of CNNs of each depth at three held-out positions."""
     depths = _depths(result, "bump", "drawing")
-    places = range(3)
-    rows = [(code, k) for code in CODES for k in places]
+    rows = [(code, k) for code in CODES for k in range(3)]
     with styled():
         figure, axes = pyplot.subplots(
             len(rows), len(depths), figsize=(1.05 * len(depths) + 0.7, 1.08 * len(rows) + 0.4), squeeze=False,
@@ -113,32 +100,29 @@ def drawings_figure(result: xarray.Dataset) -> Figure:
 
 
 def drawings_caption(result: xarray.Dataset) -> str:
-    """Errors by depth."""
     parts = []
     for code in CODES:
         over = result["ood_over_blank"].sel(encoding=code).mean("seed").dropna("depth")
         parts.append(f"{code} code {over.min().item():.2f} to {over.max().item():.2f}")
-    accuracy = result["ood_accuracy"].mean("seed")
+    accuracy = 100 * result["ood_accuracy"].mean("seed")
     return (
-        f"Drawings of the first seed at three held-out places by CNN depth; crosses mark the truth. Mean held-out "
-        f"error over blank, over {seed_count(result['ood_over_blank'])} and depending on depth: {'; '.join(parts)}. "
-        "The bump is in place for "
-        f"{100 * accuracy.min().item():.0f} to {100 * accuracy.max().item():.0f} % of held-out combinations."
+        "Outputs of the first seed at three held-out positions by CNN depth; crosses mark the truth. Held-out error "
+        f"over blank, mean over {seed_count(result['ood_over_blank'])}, depending on depth: {'; '.join(parts)}. The "
+        f"bump is in place for {accuracy.min().item():.0f} to {accuracy.max().item():.0f} % of held-out combinations."
     )
 
 
 def volumes_figure(result: xarray.Dataset) -> Figure:
-    """Fig. 11: log10 dv at every stage, all depths, both codes."""
+    """Fig. 11: draw log10 dv at every stage, all depths, both codes."""
     rows = [
         (f"{code}\ndepth {depth}", result["log_volume"].sel(encoding=code, depth=depth))
         for code in CODES
         for depth in _depths(result, code, "log_volume")
     ]
-    return volume_rows(result, rows, "log10 of the volume element by stage (columns: input, layers, output)", 1.0)
+    return volume_rows(result, rows, VOLUMES, 1.0)
 
 
 def volumes_caption(result: xarray.Dataset) -> str:
-    """How the spread of log10 dv grows."""
     words = []
     for code in CODES:
         spread = result["spread"].sel(encoding=code).mean("seed")
@@ -148,52 +132,47 @@ def volumes_caption(result: xarray.Dataset) -> str:
             "at the output"
         )
     return (
-        "log10 of the volume element over the grid, first seed, one row per network and each panel in colours of its "
-        f"own; dashed: held out. Standard deviation over the grid, mean over {seed_count(result['spread'])}: "
-        + "; ".join(words)
-        + "."
+        "log10 of the volume element over the grid, first seed, one row per network, each panel with its own colour "
+        f"scale; dashed: held out. Standard deviation over the grid, mean over {seed_count(result['spread'])}: "
+        f"{'; '.join(words)}."
     )
 
 
 def profiles_figure(result: xarray.Dataset) -> Figure:
-    """Fig. 12: probes and factorization, all depths."""
+    """Fig. 12: draw probes and factorization, all depths."""
     return probes_and_factorization(
         lambda ax, code, name: _profiles(ax, result, code, name, _depths(result, code, "factorization"))
     )
 
 
 def probes_and_factorization(lines: Callable[[Axes, str, str], None]) -> Figure:
-    """A column per code; `lines` draws those of a code and a variable."""
+    """Draw a column per code; `lines` draws the lines for a code and a variable."""
     shown = {"probe_held_out": "probe R² on held-out points", "factorization": "factorization"}
     with styled():
         figure, axes = pyplot.subplots(2, 2, figsize=(8.6, 5.4), layout="constrained", sharey="row")
-        for column, code in enumerate(CODES):
-            for ax, (name, title) in zip(axes[:, column], shown.items(), strict=True):
+        for column, code in zip(axes.T, CODES, strict=True):
+            for ax, (name, title) in zip(column, shown.items(), strict=True):
                 lines(ax, code, name)
-                ax.set_title(f"{code} code: {title}")
-                ax.set_xlabel("stage (0: input)")
+                ax.set(title=f"{code} code: {title}", xlabel="stage (0: input)")
         axes[0, 0].set_ylim(max(-0.5, axes[0, 0].get_ylim()[0]), 1.05)
         axes[1, 0].legend(fontsize=7, ncols=2)
     return figure
 
 
 def profiles_caption(result: xarray.Dataset) -> str:
-    """Lowest factorization by depth."""
     words = []
     for code in CODES:
         low = result["factorization"].sel(encoding=code).mean("seed").min("stage").dropna("depth")
-        words.append(
-            f"{code} code "
-            + ", ".join(f"{v:.2f} (depth {int(d)})" for d, v in zip(low["depth"].values, low.values, strict=True))
-        )
+        values = zip(low["depth"].values, low.values, strict=True)
+        words.append(f"{code} code " + ", ".join(f"{value:.2f} (depth {int(depth)})" for depth, value in values))
     return (
-        f"Held-out linear probes and factorization along the stages, all CNN depths, means and standard errors over "
-        f"{seed_count(result['factorization'])}. Lowest factorization: " + "; ".join(words) + "."
+        "Held-out linear probes and factorization along the stages, all CNN depths, means and standard errors over "
+        f"{seed_count(result['factorization'])}. Lowest factorization: {'; '.join(words)}."
     )
 
 
 def wrapping_figure(result: xarray.Dataset) -> Figure:
-    """Fig. 5: the factor grid, and where a real network puts it."""
+    """Fig. 5: draw the factor grid, and its image in the output space of a trained network."""
     surface, mask = result["surface"].values, result["held_out"].values
     x, y = np.meshgrid(result["x"].values, result["y"].values)
     hue = pyplot.get_cmap("viridis")((x - x.min()) / (x.max() - x.min()))[..., :3]
@@ -209,24 +188,22 @@ def wrapping_figure(result: xarray.Dataset) -> Figure:
         letter(flat, "native", "factor space; held out in orange")
         curved = figure.add_subplot(1, 2, 2, projection="3d")
         curved.plot_surface(
-            surface[..., 0], surface[..., 1], surface[..., 2], facecolors=colors, rstride=1, cstride=1, shade=False,
-            linewidth=0.15, edgecolor=(1, 1, 1, 0.5), antialiased=True,
+            *np.moveaxis(surface, -1, 0), facecolors=colors, rstride=1, cstride=1, shade=False, linewidth=0.15,
+            edgecolor=(1, 1, 1, 0.5), antialiased=True,
         )  # fmt: skip
-        curved.set_title("(embedding) outputs, 3 main directions", loc="left", fontsize=9)
+        letter(curved, "embedding", "outputs, 3 main directions")
         curved.set(xticklabels=[], yticklabels=[], zticklabels=[])
         curved.view_init(elev=28, azim=-55)
     return figure
 
 
 def wrapping_caption(result: xarray.Dataset) -> str:
-    """Fig. 5 in words."""
-    extent = result["surface"].std(["y", "x"])
-    held = result["surface"].where(result["held_out"]).std(["y", "x"])
-    ratio = float(np.sqrt((held**2).sum() / (extent**2).sum()))
+    whole, held = result["surface"], result["surface"].where(result["held_out"])
+    extents = [float((part.std(["y", "x"]) ** 2).sum()) for part in (held, whole)]
     return (
-        f"The flat factor grid (left) and where a trained bump-coded CNN of depth {result.attrs['shown']} puts it "
-        "(right: its outputs along their three largest principal directions, first seed). The held-out box spreads "
-        f"{ratio:.2f} times as far as the whole grid."
+        "The flat factor grid (left) and its image in the output space of a trained bump-coded CNN of depth "
+        f"{result.attrs['shown']} (right: along the three largest principal directions of its outputs, first seed). "
+        f"The held-out box extends {np.sqrt(extents[0] / extents[1]):.2f} times as far as the whole grid."
     )
 
 

@@ -1,7 +1,7 @@
-"""Does the other direction, image to code, compose? (ours)
+"""Does the opposite direction, from image to code, compose? (ours)
 
-A convolutional encoder from bumps to their bump or rate code, the same box held out. Result: scores per seed, also by
-distance from the kept region, a linear read-out of the last hidden stage, and error maps.
+A convolutional encoder maps bump images to their bump or rate code, with the same box held out. The result has scores
+per seed, also by distance from the kept region, a linear read-out of the last hidden stage, and error maps.
 """
 
 from __future__ import annotations
@@ -30,10 +30,8 @@ from recombine.reproduction.study import Arm, Study, Trials
 
 
 class EncoderStudy(Study[BumpPreset]):
-    """Image to code."""
-
     name: ClassVar[str] = "encoder"
-    question: ClassVar[str] = "Does the other direction, from image to code, compose?"
+    question: ClassVar[str] = "Does the opposite direction, from image to code, compose?"
     settings: ClassVar[type[BumpPreset]] = BumpPreset
     version: ClassVar[int] = 2
     metrics: ClassVar[tuple[str, ...]] = ("ensemble_reader", "features", *DISTANCE_METRICS)
@@ -56,16 +54,13 @@ class EncoderStudy(Study[BumpPreset]):
         ).assign_attrs(base_attributes(trials, size=trials.preset.size))  # fmt: skip
 
 
-# -- readout ---------------------------------------------------------------------------------------------------------
-# How well the factors can be read off the last hidden stage of an encoder by a linear map.
-#
-# The map is fitted on one half of the kept combinations (as the black fields of a chessboard) and scored on the other
-# half and on the held-out ones, and the other way round: an error where it was fitted would be too small to compare
-# with.
-
-
 def readout_errors(batch: Batch) -> dict[str, Tensor]:
-    """Mean squared errors of the factors' values, in grid steps, at kept and at held-out combinations, per encoder."""
+    """Return each encoder's squared error of a linear read-out of the factors from the last hidden stage.
+
+    Errors are in squared grid steps, at kept and at held-out combinations. The read-out is cross-fitted: fitted on one
+    half of the kept combinations (the black fields of a chessboard) and scored on the other, and vice versa, because
+    its error on the points that it was fitted on would be too small to compare with.
+    """
     task, points = batch.task, batch.task.grid.points.to(batch.device)
     held, black = task.held_out.to(batch.device), (task.grid.indices.sum(dim=1) % 2 == 0).to(batch.device)
     module = batch.spec.module().to(batch.device).eval()
@@ -74,8 +69,8 @@ def readout_errors(batch: Batch) -> dict[str, Tensor]:
     stage = next(activations for name, activations in stages if name == "hidden")
     kept_errors, held_errors = [], []
     for half in (black, ~black):
-        fitted = LinearProbe().fit(stage[:, half & ~held], points[half & ~held])
-        error = (fitted.predict(stage) - points).square().mean(dim=-1)
+        probe = LinearProbe().fit(stage[:, half & ~held], points[half & ~held])
+        error = (probe.predict(stage) - points).square().mean(dim=-1)
         kept_errors.append(error[:, ~half & ~held].mean(dim=1))
         held_errors.append(error[:, held].mean(dim=1))
     return {"readout_kept": torch.stack(kept_errors).mean(dim=0), "readout_held": torch.stack(held_errors).mean(dim=0)}
@@ -84,11 +79,8 @@ def readout_errors(batch: Batch) -> dict[str, Tensor]:
 STUDY = EncoderStudy()
 
 
-# -- claims ----------------------------------------------------------------------------------------------------------
-
-
-def error_ratio_alternatives(data: Data) -> dict[str, Sample]:
-    """In the interior, by distance from the kept region, and by a linear read-out of the last hidden stage."""
+def _error_ratios(data: Data) -> dict[str, Sample]:
+    """In the interior, by distance from the kept region, and from a linear read-out of the last hidden stage."""
     samples = {}
     for code in CODES:
         networks = data["encoder"].sel(encoding=code)
@@ -96,15 +88,14 @@ def error_ratio_alternatives(data: Data) -> dict[str, Sample]:
         read_out = _decades(data, code, "readout_held", "readout_kept")
         samples[f"{code}, linear read-out of the last hidden stage"] = read_out
         for distance in some_distances(networks["distance_mse"]):
-            far = networks["distance_mse"].sel(distance=distance)
-            name = f"{code}, {distance} px from the kept region"
-            samples[name] = sample(decades(far, networks["id_mse"]), networks)
+            ratio = decades(networks["distance_mse"].sel(distance=distance), networks["id_mse"])
+            samples[f"{code}, {distance} px from the kept region"] = sample(ratio, networks)
     return samples
 
 
-def _decades(data: Data, code: str, above: str, below: str) -> Sample:
+def _decades(data: Data, code: str, numerator: str, denominator: str) -> Sample:
     networks = data["encoder"].sel(encoding=code)
-    return sample(decades(networks[above], networks[below]), networks)
+    return sample(decades(networks[numerator], networks[denominator]), networks)
 
 
 CLAIMS = (
@@ -116,7 +107,7 @@ CLAIMS = (
             Statement(
                 effect("error in the hold-out over that outside, decades", 1.0),
                 lambda data: {code: _decades(data, code, "ood_mse", "id_mse") for code in CODES},
-                error_ratio_alternatives,
+                _error_ratios,
             ),
         ),
         studies=("encoder",),
@@ -125,52 +116,42 @@ CLAIMS = (
 )
 
 
-# -- figure ----------------------------------------------------------------------------------------------------------
-
-
-def encoder_figure(result: xarray.Dataset) -> Figure:
-    """Error of encoders over the grid."""
+def draw(result: xarray.Dataset) -> Figure:
+    """Draw the error of encoders over the grid, and by distance from the kept region."""
     codes = [str(code) for code in result["encoding"].values]
+    columns = len(codes) + 1
     with styled():
-        figure, axes = pyplot.subplots(
-            1, len(codes) + 1, figsize=(3.4 * (len(codes) + 1), 3.1), layout="constrained", squeeze=False
-        )
-        for ax, code in zip(axes[0], codes, strict=False):
-            values = np.log10(np.maximum(result["error"].sel(encoding=code).values, 1e-8))
-            image = grid_image(ax, values, result)
+        figure, axes = pyplot.subplots(1, columns, figsize=(3.4 * columns, 3.1), layout="constrained")
+        for ax, code, color in zip(axes[:-1], codes, COLORS, strict=False):
+            own = result.sel(encoding=code)
+            image = grid_image(ax, np.log10(np.maximum(own["error"].values, 1e-8)), result)
             ax.set_title(f"image to {code} code")
             figure.colorbar(image, ax=ax, shrink=0.8, label="log10 error / mean code's")
-        for code, color in zip(codes, COLORS, strict=False):
-            own = result.sel(encoding=code)
-            band(axes[0, -1], decades(own["distance_mse"], own["id_mse"]), f"{code} code", color)
-        axes[0, -1].axhline(1, color="0.7", linewidth=0.8)
-        axes[0, -1].xaxis.set_major_locator(MaxNLocator(integer=True))
-        axes[0, -1].set_xlabel("px from the kept region")
-        axes[0, -1].set_title("log10 error / error outside")
-        axes[0, -1].legend(fontsize=7)
+            band(axes[-1], decades(own["distance_mse"], own["id_mse"]), f"{code} code", color)
+        axes[-1].axhline(1, color="0.7", linewidth=0.8)
+        axes[-1].xaxis.set_major_locator(MaxNLocator(integer=True))
+        axes[-1].set(xlabel="px from the kept region", title="log10 error / error outside")
+        axes[-1].legend(fontsize=7)
     return figure
 
 
-def encoder_caption(result: xarray.Dataset) -> str:
-    """Errors inside and outside."""
-    words = "; ".join(
-        f"{code} code {result['id_over_blank'].sel(encoding=code).mean().item():.3g} and "
-        f"{result['ood_over_blank'].sel(encoding=code).mean().item():.3g}, read right for "
-        f"{100 * result['ood_accuracy'].sel(encoding=code).mean().item():.0f} % of held-out images"
-        for code in result["encoding"].values
-    )
-    ratios = "; ".join(
-        f"{code} code {decades(own['ood_mse'], own['id_mse']).mean().item():.2f} (linear read-out of the last hidden "
-        f"stage {decades(own['readout_held'], own['readout_kept']).mean().item():.2f})"
-        for code in result["encoding"].values
-        for own in (result.sel(encoding=code),)
-    )
+def caption(result: xarray.Dataset) -> str:
+    errors, ratios = [], []
+    for code in result["encoding"].values:
+        own = result.sel(encoding=code)
+        kept, held, accuracy = (own[name].mean().item() for name in ("id_over_blank", "ood_over_blank", "ood_accuracy"))
+        errors.append(
+            f"{code} code {kept:.3g} and {held:.3g}, with {100 * accuracy:.0f} % of held-out images read correctly"
+        )
+        ratio = decades(own["ood_mse"], own["id_mse"]).mean().item()
+        read_out = decades(own["readout_held"], own["readout_kept"]).mean().item()
+        ratios.append(f"{code} code {ratio:.2f} (linear read-out of the last hidden stage {read_out:.2f})")
     return (
-        "The other direction: a convolutional encoder from bump images to their code. Squared error over the grid "
-        f"relative to always giving the mean code, {seed_count(result['ood_over_blank'])}; kept and held-out means: "
-        f"{words}. Right, error in the hold-out over that outside by distance from the kept region, in decades; over "
-        f"all of it: {ratios}."
+        "The opposite direction: a convolutional encoder from bump images to their code. Squared error over the grid "
+        f"relative to always predicting the mean code, {seed_count(result['ood_over_blank'])}; kept and held-out "
+        f"means: {'; '.join(errors)}. Right, error in the hold-out over that outside by distance from the kept region, "
+        f"in decades; over the whole hold-out: {'; '.join(ratios)}."
     )
 
 
-FIGURES = (FigureSpec("encoder", "The other direction: image to code", ("encoder",), encoder_figure, encoder_caption),)
+FIGURES = (FigureSpec("encoder", "The other direction: image to code", ("encoder",), draw, caption),)

@@ -1,6 +1,6 @@
 """Does a broader population code compose better? (extra)
 
-The bump code's variance s² from 1 to 11 squared neuron spacings.
+The bump code's variance s² is varied from 1 to 11 squared neuron spacings.
 """
 
 from __future__ import annotations
@@ -22,8 +22,6 @@ from recombine.reproduction.study import Arm, Study, Trials
 
 
 class Settings(BumpPreset):
-    """Widths of the code."""
-
     variances: Several = (1, 3, 5, 7, 9, 11)
     """s² of the bump code."""
 
@@ -31,8 +29,6 @@ class Settings(BumpPreset):
 
 
 class EncodingWidthStudy(Study[Settings]):
-    """Bump codes from narrow to broad."""
-
     name: ClassVar[str] = "encoding_width"
     question: ClassVar[str] = "Does a broader population code compose better?"
     settings: ClassVar[type[Settings]] = Settings
@@ -51,24 +47,19 @@ class EncodingWidthStudy(Study[Settings]):
 STUDY = EncodingWidthStudy()
 
 
-# -- figure ----------------------------------------------------------------------------------------------------------
-
-
-def encoding_width_figure(result: xarray.Dataset) -> Figure:
-    """Held-out error against the code's variance, and drawings."""
+def draw(result: xarray.Dataset) -> Figure:
+    """Draw the errors against the code's variance, and what the first seed draws."""
     variances = list(result["variance"].values)
     with styled():
         figure = pyplot.figure(figsize=(9.4, 2.7), layout="constrained")
         left, right = divided(figure, 1, 2, width_ratios=[1, 1.5])
         ax = left.subplots()
         for name, label, color in (("ood_over_blank", "held out", COLORS[5]), ("id_over_blank", "kept", COLORS[0])):
-            own = result[name]
-            middle = own.mean("seed")
-            reach = [middle - own.min("seed"), own.max("seed") - middle]
-            ax.errorbar(variances, middle, reach, marker="o", color=color, label=label, capsize=2)
-        ax.set_yscale("log")
-        ax.set_xlabel("variance of the code, s²")
-        ax.set_ylabel("MSE / blank")
+            values = result[name]
+            mean = values.mean("seed")
+            reach = [mean - values.min("seed"), values.max("seed") - mean]
+            ax.errorbar(variances, mean, reach, marker="o", color=color, label=label, capsize=2)
+        ax.set(yscale="log", xlabel="variance of the code, s²", ylabel="MSE / blank")
         ax.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=2)
         axes = right.subplots(2, len(variances), squeeze=False)
         for column, variance in enumerate(variances):
@@ -79,17 +70,13 @@ def encoding_width_figure(result: xarray.Dataset) -> Figure:
     return figure
 
 
-def encoding_width_caption(result: xarray.Dataset) -> str:
-    """Errors by variance."""
-    words = ", ".join(
-        f"{v}: {result['ood_over_blank'].sel(variance=v).mean().item():.2f}" for v in result["variance"].values
-    )
+def caption(result: xarray.Dataset) -> str:
+    over = result["ood_over_blank"]
+    errors = ", ".join(f"{v}: {over.sel(variance=v).mean().item():.2f}" for v in result["variance"].values)
     return (
-        f"Held-out error over blank by variance s² of the bump code, {seed_count(result['ood_over_blank'])}: {words}. "
-        "Bars: least and greatest seed. Right: drawings of the first seed."
+        f"Held-out error over blank by variance s² of the bump code, {seed_count(over)}: {errors}. Bars: range over "
+        "seeds. Right: outputs of the first seed."
     )
 
 
-FIGURES = (
-    FigureSpec("width", "Width of the bump code", ("encoding_width",), encoding_width_figure, encoding_width_caption),
-)
+FIGURES = (FigureSpec("width", "Width of the bump code", ("encoding_width",), draw, caption),)

@@ -1,73 +1,31 @@
 """Do networks compose, whatever the encoding? (§3.2, Fig. 1 a–c)
 
-Every encoding against the centred box; bump and rate codes also against a corner, and against the published cross,
-which removes whole values of x and y; and the published scripts' dark bumps. Result: scores per seed, also in the
-interior of the hold-out and by distance from the kept region, error maps over the grid, and drawings at held-out
+Every encoding with the centred box held out; bump and rate codes also with a corner and with the published cross, which
+removes entire values of x and y; and the published scripts' dark bumps. The result has scores per seed, also in the
+interior of the hold-out and by distance from the kept region, error maps over the grid, and outputs at held-out
 positions.
-
-Beside the box stand other hold-outs, its interior, distances from the kept region, and other decoders with bump codes.
 """
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import xarray
 from matplotlib import pyplot
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure, SubFigure
 
-from recombine.panels import (
-    COLORS,
-    band,
-    bar_groups,
-    bare,
-    divided,
-    drawn_image,
-    grid_image,
-    letter,
-    of_shared_seeds,
-    seed_count,
-    styled,
-)
-from recombine.papers.forced_rendering.attention import ARCHITECTURES, BASE
-from recombine.papers.forced_rendering.mlp import MLP_ARM
+from recombine import panels
+from recombine.panels import COLORS, band, divided, drawn_image, grid_image, letter, seed_count, styled
+from recombine.papers.forced_rendering import attention, mlp
 from recombine.papers.forced_rendering.presets import ALL_CODES, CODES, BumpPreset
-from recombine.papers.forced_rendering.samples import (
-    COMPOSING_ACCURACY,
-    FAILING_ERROR,
-    measured_by,
-    sample,
-    some_distances,
-)
+from recombine.papers.forced_rendering.samples import FAILS, held_out_statements, measured_by, sample, some_distances
 from recombine.papers.forced_rendering.scores import DISTANCE_DIMS, DISTANCE_METRICS, errors_by_distance
-from recombine.papers.forced_rendering.superposition import (
-    CNN_ARM,
-    COSINE,
-    OUTPUT,
-    SHOWN_THRESHOLD,
-    SUM,
-    THRESHOLDS,
-    TRUTH,
-    X_ALONE,
-    Y_ALONE,
-    overlap,
-)
-from recombine.papers.forced_rendering.superposition_claims import over_rival, superposed
-from recombine.reproduction.claims import Claim, Data, Sample, Statement
-from recombine.reproduction.criteria import above, below
+from recombine.papers.forced_rendering.superposition_claims import superposition_row, superposition_words
+from recombine.reproduction import measuring
+from recombine.reproduction.claims import Claim, Data, Sample
 from recombine.reproduction.figures import FigureSpec
-from recombine.reproduction.measuring import (
-    DRAWING,
-    Batch,
-    base_attributes,
-    drawings,
-    grid_maps,
-    grid_variables,
-    sample_points,
-    tabulate,
-)
+from recombine.reproduction.measuring import Batch, grid_variables
 from recombine.reproduction.study import Arm, Study, Trials
 from recombine.reproduction.tables import keep_first
 
@@ -75,8 +33,6 @@ BOX, CORNER, CROSS, DARK = "box", "corner", "cross", "box, dark bumps"
 
 
 class EncodingStudy(Study[BumpPreset]):
-    """Every encoding against the centred hold-out."""
-
     name: ClassVar[str] = "encodings"
     question: ClassVar[str] = "Does any disentangled encoding let a plain decoder compose?"
     settings: ClassVar[type[BumpPreset]] = BumpPreset
@@ -84,47 +40,42 @@ class EncodingStudy(Study[BumpPreset]):
     metrics: ClassVar[tuple[str, ...]] = DISTANCE_METRICS
 
     def arms(self, preset: BumpPreset) -> list[Arm]:
-        arms = [Arm((encoding, BOX), preset.spec(encoding=encoding)) for encoding in ALL_CODES]
-        for encoding in CODES:
-            arms.append(Arm((encoding, CORNER), preset.spec(encoding=encoding, holdout="corner"), extra=True))
-            crossed = preset.spec(encoding=encoding, holdout="cross", allow_unseen=True)
-            arms.append(Arm((encoding, CROSS), crossed, extra=True))
-        arms.append(Arm(("bump", DARK), preset.spec(polarity="dark"), extra=True))
-        return arms
+        arms = [Arm((code, BOX), preset.spec(encoding=code)) for code in ALL_CODES]
+        for code in CODES:
+            arms.append(Arm((code, CORNER), preset.spec(encoding=code, holdout="corner"), extra=True))
+            crossed = preset.spec(encoding=code, holdout="cross", allow_unseen=True)
+            arms.append(Arm((code, CROSS), crossed, extra=True))
+        return [*arms, Arm(("bump", DARK), preset.spec(polarity="dark"), extra=True)]
 
     def measure(self, trials: Trials[BumpPreset]) -> xarray.Dataset:
         def measured(batch: Batch) -> dict[str, object]:
             blank = batch.stored("blank")[:, batch.task.held_out.numpy()].mean(axis=1)
-            error = grid_maps(batch, "error") / blank[:, None, None]
-            return {**batch.scores, **errors_by_distance(batch), "error": error, "drawing": drawings(batch)}
+            error = measuring.grid_maps(batch, "error") / blank[:, None, None]
+            return {**batch.scores, **errors_by_distance(batch), "error": error, "drawing": measuring.drawings(batch)}
 
-        inner = {"error": ("y", "x"), "drawing": DRAWING, **DISTANCE_DIMS}
-        result = tabulate(trials, ("encoding", "holdout"), measured, inner)
+        inner = {"error": ("y", "x"), "drawing": measuring.DRAWING, **DISTANCE_DIMS}
+        result = measuring.tabulate(trials, ("encoding", "holdout"), measured, inner)
         specs = {holdout: trials["bump", holdout][0].spec for holdout in (BOX, CROSS)}
-        positions = [sample_points(spec).numpy() for spec in specs.values()]
-        masks = [spec.task.held_out.reshape(spec.task.grid.shape).T.numpy() for spec in specs.values()]
-        coordinates = grid_variables(specs[BOX])
+        positions = [measuring.sample_points(spec).numpy() for spec in specs.values()]
+        grids = [grid_variables(spec) for spec in specs.values()]
         return keep_first(result, "error", "drawing").assign(
             place=(("region", "sample", "axis"), np.stack(positions)),
-            held_out=(("region", "y", "x"), np.stack(masks)),
+            held_out=(("region", "y", "x"), np.stack([grid["held_out"][1] for grid in grids])),
         ).assign_coords(
-            region=list(specs), x=coordinates["x"], y=coordinates["y"], axis=["x", "y"],
-                        distance=1 + np.arange(result.sizes["distance"])).assign_attrs(
-            base_attributes(trials, size=trials.preset.size)
-        )  # fmt: skip
+            region=list(specs), x=grids[0]["x"], y=grids[0]["y"], axis=["x", "y"],
+            distance=1 + np.arange(result.sizes["distance"]),
+        ).assign_attrs(measuring.base_attributes(trials, size=trials.preset.size))  # fmt: skip
 
 
 STUDY = EncodingStudy()
 
 
-# -- claims ----------------------------------------------------------------------------------------------------------
-
-
 def _by_encoding(data: Data, score: str) -> dict[str, Sample]:
-    return measured_by(data["encodings"].sel(holdout=BOX), score, "{encoding}", "encoding")
+    return measured_by(data["encodings"].sel(holdout=BOX), f"ood_{score}", "{encoding}", "encoding")
 
 
-def _beside(data: Data, score: str) -> dict[str, Sample]:
+def _otherwise(data: Data, score: str) -> dict[str, Sample]:
+    """The interior of the box, distances from the kept region, other hold-outs, and other decoders."""
     result = data["encodings"]
     boxed = result.sel(holdout=BOX)
     samples = measured_by(boxed, f"interior_{score}", "{encoding}, interior", "encoding")
@@ -134,13 +85,11 @@ def _beside(data: Data, score: str) -> dict[str, Sample]:
         samples[f"bump, {distance} px from the kept region"] = sample(values, bump)
     others = result.drop_sel(holdout=BOX)
     samples |= measured_by(others, f"ood_{score}", "{encoding}, {holdout}", "holdout", "encoding")
-    # MLPs of every depth, and with bump codes transformer and coordinate MLP; against the box
     if "mlp" in data:
-        mlps = data["mlp"].sel(decoder=MLP_ARM)
+        mlps = data["mlp"].sel(decoder=mlp.MLP_ARM)
         samples |= measured_by(mlps, f"ood_{score}", "{encoding}, MLP of depth {depth}", "encoding", "depth")
     if "attention" in data:
-        base = data["attention"].sel(decoder=list(ARCHITECTURES), variant=BASE)
-        samples |= measured_by(base, f"ood_{score}", "bump, {decoder}", "decoder")
+        samples |= attention.by_decoder(data, score, "bump, {decoder}")
     return samples
 
 
@@ -149,189 +98,98 @@ CLAIMS = (
         "C1",
         "Decoders fail to compose for every disentangled code",
         "§3.2, Fig. 1b–c",
-        statements=(
-            Statement(
-                above("held-out error over blank", FAILING_ERROR),
-                lambda data: _by_encoding(data, "ood_over_blank"),
-                lambda data: _beside(data, "over_blank"),
-            ),
-            Statement(
-                below("held-out accuracy", COMPOSING_ACCURACY),
-                lambda data: _by_encoding(data, "ood_accuracy"),
-                lambda data: _beside(data, "accuracy"),
-            ),
-        ),
+        statements=held_out_statements(FAILS, _by_encoding, _otherwise),
         studies=("encodings",),
         beside=("mlp", "attention"),
     ),
 )
 
 
-# -- figure ----------------------------------------------------------------------------------------------------------
-
-
-TOP = 1.5
-"""Errors are shown up to this many times blank."""
-MAIN = ("bump", "rate")
+# -- Fig. 1 ------------------------------------------------------------------------------------------------------------
 
 
 def encodings_figure(result: xarray.Dataset, superposition: xarray.Dataset) -> Figure:
-    """All panels of Fig. 1."""
+    """Draw all panels of Fig. 1."""
     with styled():
         figure = pyplot.figure(figsize=(10.2, 6.6), layout="constrained")
         top, middle, bottom = divided(figure, 3, 1, height_ratios=[2.3, 1.25, 1.55])
         image = _main_rows(top, result)
-        _other_rows(middle, result)
-        _superposition_row(bottom, superposition)
+        _other_row(middle, result)
+        superposition_row(bottom, superposition)
         top.colorbar(image, ax=top.axes, location="right", shrink=0.6, label="MSE / MSE of blank", pad=0.01)
     return figure
 
 
-def _main_rows(figure: SubFigure, result: xarray.Dataset) -> object:
+def _main_rows(figure: SubFigure, result: xarray.Dataset) -> Any:
+    """Set-up, and errors and outputs of bump and rate codes, box and cross."""
     axes = figure.subplots(2, 9)
     mask = result["held_out"].sel(region=BOX).values
-    _setup(axes[0, 0], result, mask)
+    grid_image(axes[0, 0], np.where(mask, 0.8, 0.25), result, mask, cmap="gray", vmin=0, vmax=1)
+    for text, height, color in (("held\nout", 0.5, "black"), ("kept", 0.1, "white")):
+        place = {"transform": axes[0, 0].transAxes, "ha": "center", "va": "center"}
+        axes[0, 0].text(0.5, height, text, fontsize=7, color=color, **place)
+    axes[0, 0].set(xlabel="x", ylabel="y")
+    letter(axes[0, 0], "a", "set-up")
     axes[1, 0].set_visible(False)
-    for row, encoding in enumerate(MAIN):
+    for row, code in enumerate(CODES):
         for start, holdout in ((1, BOX), (5, CROSS)):
-            image = _error(axes[row, start], result, encoding, holdout)
-            _drawings(axes[row, start + 1 : start + 4], result, encoding, holdout)
-        letter(axes[row, 1], "bc"[row], f"{encoding} code, box held out")
+            image = _error_and_drawings(axes[row, start : start + 4], result, code, holdout)
+        letter(axes[row, 1], "bc"[row], f"{code} code, box held out")
         axes[row, 5].set_title("cross held out", loc="left", fontsize=9)
     return image
 
 
-def _setup(ax: Axes, result: xarray.Dataset, mask: np.ndarray) -> None:
-    """What is trained on and what is not."""
-    grid = result.assign(held_out=(("y", "x"), mask))
-    grid_image(ax, np.where(mask, 0.8, 0.25), grid, cmap="gray", vmin=0, vmax=1)
-    for text, place in (("held\nout", (0.5, 0.5)), ("kept", (0.5, 0.1))):
-        ax.text(*place, text, transform=ax.transAxes, ha="center", va="center", fontsize=7,
-                color="black" if place[1] == 0.5 else "white")  # fmt: skip
-    ax.set_xlabel("x")
-    ax.set_ylabel("y")
-    letter(ax, "a", "set-up")
+def _error_and_drawings(axes: np.ndarray, result: xarray.Dataset, code: str, holdout: str) -> Any:
+    """An error map, and outputs at held-out positions in the other axes."""
+    own, place = result.sel(encoding=code, holdout=holdout), result["place"].sel(region=holdout).values
+    mask = result["held_out"].sel(region=holdout).values
+    for k, ax in enumerate(axes[1:]):
+        drawn_image(ax, own["drawing"].isel(sample=k).values, mask, place[k], float(result.attrs["background"]))
+    return grid_image(axes[0], own["mean_error"].values, result, mask, vmin=0, vmax=1.5, cmap="viridis")
 
 
-def _error(ax: Axes, result: xarray.Dataset, encoding: str, holdout: str) -> object:
-    values = result["mean_error"].sel(encoding=encoding, holdout=holdout).values
-    return grid_image(
-        ax, values, result, result["held_out"].sel(region=holdout).values, vmin=0, vmax=TOP, cmap="viridis"
-    )
-
-
-def _drawings(axes: np.ndarray, result: xarray.Dataset, encoding: str, holdout: str) -> None:
-    for k, ax in enumerate(axes):
-        image = result["drawing"].sel(encoding=encoding, holdout=holdout).isel(sample=k).values
-        mask = result["held_out"].sel(region=holdout).values
-        place = result["place"].sel(region=holdout).isel(sample=k).values
-        drawn_image(ax, image, mask, place, float(result.attrs["background"]))
-
-
-def _other_rows(figure: SubFigure, result: xarray.Dataset) -> None:
-    others = [str(name) for name in result["encoding"].values if name not in MAIN]
+def _other_row(figure: SubFigure, result: xarray.Dataset) -> None:
+    """The other encodings with the box held out, and errors by distance from the kept region."""
+    others = [str(code) for code in result["encoding"].values if code not in CODES]
     left, right = divided(figure, 1, 2, width_ratios=[4.6, 1.3])
     axes = left.subplots(1, 3 * len(others))
-    for k, encoding in enumerate(others):
-        _error(axes[3 * k], result, encoding, BOX)
-        axes[3 * k].set_title(f"{encoding} code", loc="left", fontsize=9)
-        _drawings(axes[3 * k + 1 : 3 * k + 3], result, encoding, BOX)
-    _by_distance(right.subplots(), result)
-
-
-def _by_distance(ax: Axes, result: xarray.Dataset) -> None:
-    """Error against distance from the kept region, by encoding."""
-    boxed = result["distance_over_blank"].sel(holdout=BOX)
-    for encoding, color in zip(boxed["encoding"].values, COLORS, strict=False):
-        band(ax, boxed.sel(encoding=encoding), str(encoding), color, markersize=2.5)
-    ax.set_ylim(0, 1.5 * ax.get_ylim()[1])  # with room for the legend
+    for k, code in enumerate(others):
+        _error_and_drawings(axes[3 * k : 3 * k + 3], result, code, BOX)
+        axes[3 * k].set_title(f"{code} code", loc="left", fontsize=9)
+    ax, boxed = right.subplots(), result["distance_over_blank"].sel(holdout=BOX)
+    for code, color in zip(boxed["encoding"].values, COLORS, strict=False):
+        band(ax, boxed.sel(encoding=code), str(code), color, markersize=2.5)
+    ax.set_ylim(0, 1.5 * ax.get_ylim()[1])  # room for the legend
     ax.set_xlabel("px from kept", fontsize=7)
     ax.set_title("error / blank", loc="left", fontsize=9)
     ax.legend(fontsize=5, loc="upper left", ncols=2)
 
 
-def _superposition_row(figure: SubFigure, result: xarray.Dataset) -> None:
-    left, right = divided(figure, 1, 2, width_ratios=[3.3, 2.6])
-    axes = left.subplots(1, 5)
-    panels = result["panel_image"].sel(encoding="bump")
-    titles = {OUTPUT: "output", X_ALONE: "x, mean y", Y_ALONE: "mean x, y", SUM: "Σ memories", TRUTH: "truth"}
-    for ax, (name, title) in zip(axes, titles.items(), strict=True):
-        drawn_image(ax, panels.sel(panel=name).values, None, result.attrs["place"])
-        ax.set_title(f"(d) {title}" if name == OUTPUT else title, loc="left", fontsize=9)
-    kept = int(result.attrs["kept"])
-    blocks = {"(e) binary": result["binary"].values}
-    for kernel, title in (("overlap", f"overlap > {SHOWN_THRESHOLD:g}"), ("cosine", "cosine")):
-        blocks[title] = result["gram"].sel(encoding="bump", kernel=kernel).values[kept:, :kept]
-    axes = right.subplots(1, 4, width_ratios=[1, 1, 1, 1.3])
-    for ax, (title, values) in zip(axes, blocks.items(), strict=False):
-        scale = np.percentile(values, 99.5) or 1.0
-        ax.imshow(values, cmap="magma", vmin=0, vmax=scale, aspect="auto")
-        bare(ax)
-        ax.set_xlabel("kept")
-        ax.set_title(title, loc="left", fontsize=8)
-    axes[0].set_ylabel("held out")
-    _threshold_sweep(axes[3], result)
-
-
-def _threshold_sweep(ax: Axes, result: xarray.Dataset) -> None:
-    """How much better the OR kernel describes the overlap than its rivals do, against the threshold."""
-    networks, along = _failing(result), xarray.DataArray(list(THRESHOLDS), dims="threshold", name="threshold")
-    for rival, color in zip(("product", "radial"), COLORS, strict=False):
-        values = xarray.concat([over_rival(networks, rival, overlap(threshold)) for threshold in THRESHOLDS], along)
-        band(ax, values, f"less {rival}", color, markersize=2.5)
-    ax.axhline(0, color="0.7", linewidth=0.8)
-    ax.set_xlabel("threshold", fontsize=7)
-    ax.set_title("OR's correlation", loc="left", fontsize=8)
-    ax.legend(fontsize=5)
-
-
-def _failing(superposition: xarray.Dataset) -> xarray.Dataset:
-    """The bump-coded CNNs."""
-    return superposition.sel(encoding="bump", decoder=CNN_ARM)
-
-
 def encodings_caption(result: xarray.Dataset, superposition: xarray.Dataset) -> str:
-    """What the figure shows, with numbers from the data."""
-    box = result.sel(holdout=BOX)
+    box, cross = (result.sel(holdout=holdout) for holdout in (BOX, CROSS))
     over = box["ood_over_blank"].mean("seed")
-    networks = _failing(superposition)
-    bump = networks.mean("seed")
-    shown, cosine = (
-        " and ".join(f"{over_rival(networks, rival, name).mean().item():.2f}" for rival in ("product", "radial"))
-        for name in (overlap(SHOWN_THRESHOLD), COSINE)
-    )
-    seeds = int(box["ood_over_blank"].notnull().sum("seed").max())
+    seeds, crossed = (int(own["ood_over_blank"].notnull().sum("seed").max()) for own in (box, cross))
     return (
         "(a) Combinations kept for training and held out. (b, c) Squared error over the grid relative to a blank image "
-        f"(mean over {seeds} seeds; cross: "
-        f"{int(result['ood_over_blank'].sel(encoding='bump', holdout=CROSS).notnull().sum())}) and what the first seed "
-        "draws at held-out places; crosses mark the truth, white is a drawing's brightest pixel. The error in the box "
-        f"is {over.min().item():.2f} ({over.idxmin().item()}) to {over.max().item():.2f} ({over.idxmax().item()}) "
-        f"times blank, in training at most {box['id_over_blank'].mean('seed').max().item():.3f}. (d) An output in the "
-        "box, the outputs for each factor with the other one averaged, and the best non-negative sum of training "
-        f"images that share x or y. Over the box's interior such sums explain {_percent(bump['matched'])} of the "
-        f"outputs' variance, sums of as many that share neither {_percent(bump['mismatched'])} (difference "
-        f"{superposed(networks).mean().item():.2f}, {seed_count(networks['matched'])}), the true images "
-        f"{_percent(bump['truth'])}. (e) The binary kernel, overlap of pixels above {SHOWN_THRESHOLD:g} of a bump's "
-        "height and cosine similarity of held-out with kept outputs; right, by how much the smoothed binary (OR) "
-        "kernel's correlation with the overlap in the interior exceeds that of product and radial kernels, by "
-        f"threshold; at {SHOWN_THRESHOLD:g}: {shown}; for cosine similarity {cosine}."
+        f"(mean over {seeds} seeds; cross: {crossed}) and the first seed's outputs at held-out positions; crosses mark "
+        f"the truth, white is the brightest pixel of an output. The error in the box is {over.min().item():.2f} "
+        f"({over.idxmin().item()}) to {over.max().item():.2f} ({over.idxmax().item()}) times blank; on kept "
+        f"combinations it is at most {box['id_over_blank'].mean('seed').max().item():.3f}. "
+        f"{superposition_words(superposition)}"
     )
 
 
-def _percent(value: xarray.DataArray) -> str:
-    return f"{100 * value.item():.0f} %"
+# -- conventions -------------------------------------------------------------------------------------------------------
 
 
 def conventions_figure(encodings: xarray.Dataset, depth: xarray.Dataset) -> Figure:
-    """Polarity, finite differences, ratio of means, in-sample probe: paper's against scripts'."""
-    shown = int(depth.attrs["shown"])
-    own = depth.sel(encoding="bump", depth=shown)
+    """Compare the paper's polarity, derivatives, average and probe with the published scripts'."""
+    own = depth.sel(encoding="bump", depth=int(depth.attrs["shown"]))
     with styled():
         figure, axes = pyplot.subplots(1, 4, figsize=(11.2, 3.0), layout="constrained")
-        names = ("bright (paper)", "dark (scripts)")
         both = _polarities(encodings)
-        bar_groups(axes[0], list(names), {name: own.values for name, own in zip(names, both, strict=True)}, COLORS)
+        errors = dict(zip(("bright (paper)", "dark (scripts)"), (values.values for values in both), strict=True))
+        panels.bar_groups(axes[0], list(errors), errors, COLORS)
         axes[0].set_title(f"held-out error / blank, {seed_count(both[0])}")
         for ax, title, lines in (
             (axes[1], "spread of log10 dv", {"exact (paper)": "spread", "differences (scripts)": "spread_differences"}),
@@ -343,31 +201,30 @@ def conventions_figure(encodings: xarray.Dataset, depth: xarray.Dataset) -> Figu
         ):  # fmt: skip
             for (label, name), color in zip(lines.items(), COLORS, strict=False):
                 band(ax, own[name], label, color)
-            ax.set_title(title)
-            ax.set_xlabel("stage (0: input)")
+            ax.set(title=title, xlabel="stage (0: input)")
             ax.legend(fontsize=7)
         axes[3].set_ylim(max(-0.5, axes[3].get_ylim()[0]), 1.05)
     return figure
 
 
 def _polarities(encodings: xarray.Dataset) -> tuple[xarray.DataArray, ...]:
-    """Held-out errors with bright and with dark bumps, of the seeds that were trained with both."""
+    """Held-out errors with bright and with dark bumps, for the seeds trained with both."""
     over = encodings["ood_over_blank"].sel(encoding="bump")
-    return of_shared_seeds(over.sel(holdout=BOX), over.sel(holdout=DARK))
+    return panels.of_shared_seeds(over.sel(holdout=BOX), over.sel(holdout=DARK))
 
 
 def conventions_caption(encodings: xarray.Dataset, depth: xarray.Dataset) -> str:
-    """The differences in numbers."""
     shown = int(depth.attrs["shown"])
-    own = depth.sel(encoding="bump", depth=shown).mean("seed").isel(stage=slice(1, None))
+    networks = depth.sel(encoding="bump", depth=shown)
+    own = networks.mean("seed").isel(stage=slice(1, None))
     bright, dark = _polarities(encodings)
     ratio = (own["spread_differences"] / own["spread"]).mean("stage").item()
     return (
         f"Bump-coded CNN of depth {shown}. Held-out error over blank, mean over the {seed_count(bright)} trained both "
         f"ways: {bright.mean().item():.2f} with bright bumps (the paper), {dark.mean().item():.2f} with dark ones (the "
-        f"scripts). The rest over {seed_count(depth['spread'].sel(encoding='bump', depth=shown))}: finite differences "
-        f"on the grid make the spread of log10 dv {ratio:.2f} times as large, mean over layers. Factorization, mean "
-        f"over layers: {own['factorization'].mean().item():.3f} as the mean over points, "
+        f"scripts). Everything else over {seed_count(networks['spread'])}: finite differences on the grid make the "
+        f"spread of log10 dv {ratio:.2f} times as large, mean over layers. Factorization, mean over layers: "
+        f"{own['factorization'].mean().item():.3f} as the mean over points, "
         f"{own['factorization_of_means'].mean().item():.3f} as a ratio of means, "
         f"{own['factorization_differences'].mean().item():.3f} by finite differences. Probe R² at its lowest layer: "
         f"{np.nanmin(own['probe_in_sample'].values):.3f} in sample, {np.nanmin(own['probe_held_out'].values):.3f} on "
@@ -377,17 +234,11 @@ def conventions_caption(encodings: xarray.Dataset, depth: xarray.Dataset) -> str
 
 FIGURES = (
     FigureSpec(
-        "fig1",
-        "Disentangled encodings do not compose",
-        ("encodings", "superposition"),
-        encodings_figure,
+        "fig1", "Disentangled encodings do not compose", ("encodings", "superposition"), encodings_figure,
         encodings_caption,
     ),
     FigureSpec(
-        "conventions",
-        "Paper's conventions against the published scripts'",
-        ("encodings", "depth"),
-        conventions_figure,
-        conventions_caption,
+        "conventions", "Paper's conventions against the published scripts'", ("encodings", "depth"),
+        conventions_figure, conventions_caption,
     ),
-)
+)  # fmt: skip

@@ -1,21 +1,16 @@
-"""Does forced rendering scale to three, four and five factors? (ours)
+"""Does forced rendering scale to three, four and five factors? (not in the paper)
 
-Bumps of which x and y vary, then intensity, size and orientation as well. Held out is the paper's box of x and y,
-whatever the other factors are, so that the same share is held out for every number of factors. Networks are trained on
-all kept combinations, for the same number of steps whatever the number of factors: CNNs alone, with isolated factors
-(every value of every factor shown alone, three examples in ten) and with isolated pairs (every two factors shown
-without the others); low-rank decoders without and with both penalties; coordinate MLPs. For data needed: CNNs with
-isolated factors, and coordinate MLPs, on fewer combinations. A bump without x and y is a uniform image, so that size
-and orientation alone show nothing; together with x or y they do.
+Bumps whose x and y vary, then also intensity, size and orientation. The paper's box of x and y is held out for all
+values of the other factors, so the held-out share does not depend on their number. CNNs train alone, with isolated
+factors (every value of every factor shown alone, three examples in ten) or with isolated pairs (every two factors
+without the others), low-rank decoders without or with both penalties, and coordinate MLPs alone. A bump without x and y
+is a uniform image, so size and orientation show only together with x or y.
 
-Measured are run scores (error over blank; the brightest pixel within one pixel of x and y), which value of each factor
-an output shows (`nearest_values`), and of a few networks the number of products in held-out outputs (Eq. 17).
-
-By number of factors, networks trained on all kept combinations. *Right*: of every factor, the image nearest to an
-output, all other factors being right, is that of the right value (`nearest_values`). Beside it the share of held-out
-bumps whose brightest pixel is within one pixel of its place, which says nothing of intensity, size and orientation, and
-at N = 14 is often so by chance: with seeds 0 to 3 in view, in which CNNs alone had 77 to 89 % in place and 20 to 38 %
-right, the stricter one was made the test.
+An output is *right* if for every factor, all others being right, the nearest image is that of the right value
+(`nearest_values`). Accuracy of position alone (brightest pixel within one pixel) is reported too, but ignores the other
+factors and is often reached by chance at N = 14: on seeds 0 to 3, CNNs alone had 77 to 89 % in place and 20 to 38 %
+right, and the stricter measure was then chosen as the test. For a few networks, the products in held-out outputs are
+counted (Eq. 17).
 """
 
 from __future__ import annotations
@@ -54,40 +49,42 @@ CNN_ALONE, CNN_ISOLATED, CNN_PAIRS = "CNN", "CNN, isolated factors", "CNN, isola
 LOW_RANK, LOW_RANK_PENALISED = "low-rank", "low-rank, penalties"
 COORDINATE = "coordinate MLP"
 ARMS = (CNN_ALONE, CNN_ISOLATED, CNN_PAIRS, LOW_RANK, LOW_RANK_PENALISED, COORDINATE)
+FEWER_DATA = (CNN_ISOLATED, COORDINATE)
+"""Arms that are also trained on fewer combinations."""
 FACTORS = ("x", "y", "intensity", "size", "orientation")
 """In the order in which they are added."""
 ALL_KEPT = 0
-"""In the place of a number of combinations: every kept one."""
-
-
+"""Label of training sets of all kept combinations."""
 ISOLATED_SHARE = 0.3
-"""Of an epoch's examples."""
+"""Share of isolated examples in an epoch."""
 TOGETHER = 2
-"""Factors that are shown without the others, where not one alone."""
+"""Number of factors shown together in isolated pairs."""
 LARGEST_RANK = 4
 EPSILON = 0.3
-"""As in the study of the theory."""
+"""Relative error of a sum of products, as in the theory study."""
 SHOWN = 4
-"""Held-out points that are drawn."""
+"""Number of held-out points whose outputs are stored."""
+RIGHT = "all_values_accuracy"
+COMPOSES, LEAST_GAIN = 0.9, 0.3
 
 
 class Settings(Common):
     """Sizes, factors and training."""
 
     factors_size: Count = 14
-    """Pixels a side, and values of x and of y."""
+    """Pixels a side, and number of values of x and of y."""
     factors_counts: Several = (2, 3, 4, 5)
     """Numbers of factors."""
     factors_values: Several = (4, 4, 6)
-    """Values of intensity, size and orientation."""
+    """Numbers of values of intensity, size and orientation."""
     factors_data: AnyNumber = (20, 80, 320)
-    """Combinations in a training set, beside all that are kept."""
+    """Numbers of training combinations, in addition to all kept ones."""
     factors_width: Count = 64
-    """Channels of CNNs and size of coordinate MLPs' tokens."""
+    """Channels of the CNNs and token size of the coordinate MLPs."""
     factors_depth: Count = 3
-    """Depth of its networks."""
+    """Depth of the networks."""
     factors_channels: Count = 8
-    """Hidden channels of low-rank decoders: two, as for two factors, cannot draw five."""
+    """Hidden channels of low-rank decoders: two, as for two factors, are too few for five."""
     factors_steps: Count = 6000
     """Optimiser steps."""
     factors_low_rank_steps: Count = 12000
@@ -95,9 +92,9 @@ class Settings(Common):
     factors_lr: Positive = 1e-3
     """Learning rate."""
     factors_seeds: Seeds = 40
-    """Seeds of this study."""
+    """Seeds of the factors study."""
     factors_searched: Count = 4
-    """Networks per arm, and pixels of each, whose products are counted."""
+    """Number of networks per arm, and of pixels of each, whose products are counted."""
 
     variants: ClassVar[Mapping[str, Any]] = {
         "quick": {
@@ -108,7 +105,7 @@ class Settings(Common):
     }  # fmt: skip
 
     def bumps_task(self, count: int, **fields: Any) -> BumpsTask:
-        """Bumps with so many factors, the box of x and y held out."""
+        """Return the task with some of the factors, the box of x and y held out."""
         intensity, size, orientation = self.factors_values
         side = f"={self.factors_size}"
         texts = (f"x{side}", f"y{side}", f"intensity={intensity}", f"size=0.75..1.5..{size}",
@@ -118,13 +115,13 @@ class Settings(Common):
         )
 
     def factors_spec(self, decoder: DecoderSpec, task: BumpsTask, **recipe: Any) -> RunSpec:
-        """A run of this study's length."""
+        """Return a run of this study's length."""
         fields = {"steps": self.factors_steps, "lr": self.factors_lr, **recipe}
         return RunSpec(task=task, decoder=decoder, recipe=self.recipe(**fields))
 
 
 class FactorsStudy(Study[Settings]):
-    """Remedies with more factors than two."""
+    """Remedies with more than two factors."""
 
     name: ClassVar[str] = "factors"
     question: ClassVar[str] = "Does forced rendering scale to three, four and five factors?"
@@ -134,13 +131,12 @@ class FactorsStudy(Study[Settings]):
     )  # fmt: skip
 
     def arms(self, preset: Settings) -> list[Arm]:
-        seeds = preset.factors_seeds
-        arms = [Arm((arm, count, ALL_KEPT), spec, seeds=seeds)
-                for count in preset.factors_counts for arm, spec in _remedies(preset, count)]  # fmt: skip
-        return arms + [
-            Arm((arm, count, data), spec.replace(task=spec.task.replace(training=f"pick:{data}")), seeds=seeds)
-            for count in preset.factors_counts
-            for arm, spec in _remedies(preset, count) if arm in (CNN_ISOLATED, COORDINATE)
+        specs = [(arm, count, spec) for count in preset.factors_counts for arm, spec in _remedies(preset, count)]
+        full = [Arm((arm, count, ALL_KEPT), spec, seeds=preset.factors_seeds) for arm, count, spec in specs]
+        return full + [
+            Arm((arm, count, data), spec.replace(task=spec.task.replace(training=f"pick:{data}")),
+                seeds=preset.factors_seeds)
+            for arm, count, spec in specs if arm in FEWER_DATA
             for data in preset.factors_data if data < kept_combinations(spec)
         ]  # fmt: skip
 
@@ -163,26 +159,26 @@ class FactorsStudy(Study[Settings]):
 
 
 def _remedies(preset: Settings, count: int) -> Iterator[tuple[str, RunSpec]]:
-    """Specs for so many factors, by arm."""
+    """Yield arms and their specs for a number of factors."""
     task, one_hot = preset.bumps_task(count), preset.bumps_task(count, encoding="onehot")
     cnn = CNN(width=preset.factors_width, depth=preset.factors_depth)
     isolated = preset.bumps_task(count, isolated=True, mixing=ISOLATED_SHARE)
     low_rank = LowRank(channels=preset.factors_channels, depth=preset.factors_depth)
     coordinate = CoordinateMLP(width=preset.factors_width, depth=preset.factors_depth)
-    exact = {"precision": "float32", "steps": preset.factors_low_rank_steps}  # few channels: nothing for matrix units
+    # With few channels, lower precision saves no time.
+    recipe = {"precision": "float32", "steps": preset.factors_low_rank_steps}
+    penalties = {"entropy": ENTROPY_WEIGHT, "variance": VARIANCE_WEIGHT}
     yield CNN_ALONE, preset.factors_spec(cnn, task)
     yield CNN_ISOLATED, preset.factors_spec(cnn, isolated)
     if count > TOGETHER:
         yield CNN_PAIRS, preset.factors_spec(cnn, isolated.replace(isolated_together=TOGETHER))
-    yield LOW_RANK, preset.factors_spec(low_rank, one_hot, **exact)
-    yield LOW_RANK_PENALISED, preset.factors_spec(
-        low_rank, one_hot, entropy=ENTROPY_WEIGHT, variance=VARIANCE_WEIGHT, **exact
-    )  # fmt: skip
+    yield LOW_RANK, preset.factors_spec(low_rank, one_hot, **recipe)
+    yield LOW_RANK_PENALISED, preset.factors_spec(low_rank, one_hot, **recipe, **penalties)
     yield COORDINATE, preset.factors_spec(coordinate, task)
 
 
 def _values(batch: Batch, outputs: Tensor) -> dict[str, Tensor]:
-    """Shares of held-out outputs that show the right value of each factor, and of all; and of kept ones."""
+    """Shares of held-out outputs that show the right value of each factor, and of all; the latter for kept ones too."""
     task = batch.task
     targets = task.render(task.grid.points).float().flatten(1).to(batch.device)
     own = task.grid.indices.to(batch.device)
@@ -197,11 +193,11 @@ def _values(batch: Batch, outputs: Tensor) -> dict[str, Tensor]:
 
 
 def _products(batch: Batch, outputs: Tensor, preset: Settings) -> dict[str, Tensor]:
-    """Mean number of products per pixel in held-out outputs, and in the right images; of the first networks."""
+    """Mean number of products per pixel in held-out outputs and in target images, for the first networks."""
     task, searched = batch.task, preset.factors_searched
     targets = task.render(task.grid.points).float().flatten(1)
-    mean = torch.full((len(batch),), torch.nan, dtype=torch.float64)
-    wanted = mean.clone()
+    products = torch.full((len(batch),), torch.nan, dtype=torch.float64)
+    target_products = products.clone()
     chosen = [k for k, run in enumerate(batch.runs) if run.spec.seed < preset.first_seed + searched]
     if chosen and task.training == Each():
         brightest = targets.square().sum(dim=0).topk(min(searched, targets.shape[1])).indices
@@ -209,12 +205,12 @@ def _products(batch: Batch, outputs: Tensor, preset: Settings) -> dict[str, Tens
             pixel_ranks(images[..., brightest].to(batch.device), task.grid.shape, task.held_out, EPSILON, LARGEST_RANK)
             for images in (outputs[chosen].flatten(2), targets)
         )
-        mean[chosen], wanted[chosen] = own.mean.cpu(), right.mean.cpu().expand(len(chosen))
-    return {"products": mean, "target_products": wanted}
+        products[chosen], target_products[chosen] = own.mean.cpu(), right.mean.cpu().expand(len(chosen))
+    return {"products": products, "target_products": target_products}
 
 
 def _drawn(batch: Batch, outputs: Tensor) -> dict[str, Tensor]:
-    """Outputs and right images at a few held-out points, evenly spaced over the region."""
+    """Outputs and target images at a few held-out points, evenly spaced over the region."""
     task = batch.task
     held = torch.nonzero(task.held_out).flatten()
     places = held[torch.linspace(0, len(held) - 1, SHOWN + 2).round().long()[1:-1]]
@@ -228,37 +224,33 @@ STUDY = FactorsStudy()
 # -- claims ----------------------------------------------------------------------------------------------------------
 
 
-COMPOSES, LEAST_GAIN = 0.9, 0.3
-RIGHT, IN_PLACE = "all_values_accuracy", ", in place"
-
-
-def _of(data: Data, arm: str, name: str, words: str = "") -> dict[str, Sample]:
+def _scores(data: Data, arm: str, name: str, words: str = "") -> dict[str, Sample]:
+    """A score of an arm by number of factors."""
     return measured_by(data["factors"].sel(arm=arm, data=ALL_KEPT), name, f"{{count}} factors{words}", "count")
 
 
-def _gain(data: Data, arm: str, other: str) -> dict[str, Sample]:
-    """One arm less another, seed by seed."""
-    own, others = (data["factors"].sel(arm=name, data=ALL_KEPT) for name in (arm, other))
-    counts = own["count"].values
-    return {f"{count} factors": difference(RIGHT, own.sel(count=count), others.sel(count=count)) for count in counts}
-
-
 def _in_place(data: Data, arm: str) -> dict[str, Sample]:
-    """Of x and y alone; of isolated factors beside isolated pairs, from three factors on."""
-    cases = _of(data, arm, "ood_accuracy", IN_PLACE)
-    if arm == CNN_ISOLATED:
-        cases |= _of(data, CNN_PAIRS, RIGHT, ", isolated pairs")
-    return cases
+    """Accuracy of x and y alone; for isolated factors also isolated pairs, from three factors on."""
+    cases = _scores(data, arm, "ood_accuracy", ", in place")
+    return cases | (_scores(data, CNN_PAIRS, RIGHT, ", isolated pairs") if arm == CNN_ISOLATED else {})
 
 
 def _composing(arm: str, words: str, other: str, gain: str) -> tuple[Statement, Statement]:
-    """That networks of an arm compose, and that those of another compose less."""
+    """Networks of an arm compose, and more so than those of another."""
     right = "share of held-out outputs that are right"
+
+    def gains(data: Data) -> dict[str, Sample]:
+        own, others = (data["factors"].sel(arm=name, data=ALL_KEPT) for name in (arm, other))
+        counts = own["count"].values
+        return {f"{n} factors": difference(RIGHT, own.sel(count=n), others.sel(count=n)) for n in counts}
+
     return (
         Statement(
-            above(f"{right}, {words}", COMPOSES), lambda data: _of(data, arm, RIGHT), lambda data: _in_place(data, arm)
+            above(f"{right}, {words}", COMPOSES),
+            lambda data: _scores(data, arm, RIGHT),
+            lambda data: _in_place(data, arm),
         ),
-        Statement(effect(f"{right}, {gain}", LEAST_GAIN), lambda data: _gain(data, arm, other)),
+        Statement(effect(f"{right}, {gain}", LEAST_GAIN), gains),
     )
 
 
@@ -271,7 +263,7 @@ CLAIMS = (
         (
             Statement(
                 below("share of held-out outputs that are right, CNN alone", COMPOSES),
-                lambda data: _of(data, CNN_ALONE, RIGHT),
+                lambda data: _scores(data, CNN_ALONE, RIGHT),
                 lambda data: _in_place(data, CNN_ALONE),
             ),
         ),
@@ -299,18 +291,17 @@ CLAIMS = (
 
 # -- figure ----------------------------------------------------------------------------------------------------------
 
-
 BY_COUNT = {
     RIGHT: "every value right, held out",
     "ood_accuracy": "bumps in place, held out",
     "ood_over_blank": "error over blank, held out",
     "products": "products per pixel, held out",
 }
-"""What is drawn against the number of factors, and the title of its panel."""
+"""Variables drawn against the number of factors, and the titles of their panels."""
 
 
 def factors_figure(result: xarray.Dataset) -> Figure:
-    """Accuracy, error, values and products by number of factors; accuracy by data; drawings."""
+    """Draw accuracy, error and products by number of factors, accuracy by amount of data, and outputs."""
     full = result.sel(data=ALL_KEPT)
     with styled():
         figure = pyplot.figure(figsize=(12.4, 6.4), layout="constrained")
@@ -326,9 +317,9 @@ def factors_figure(result: xarray.Dataset) -> Figure:
         panels[3].plot(full["count"], full["target_products"].mean(["arm", "seed"]), "k:", label="right images")
         panels[3].legend(fontsize=7)
         left, right = divided(bottom, 1, 2, width_ratios=[1, 1.25])
-        for ax, arm in zip(left.subplots(1, 2, sharey=True), (CNN_ISOLATED, COORDINATE), strict=True):
+        for ax, place, arm in zip(left.subplots(1, 2, sharey=True), "ef", FEWER_DATA, strict=True):
             _by_data(ax, result.sel(arm=arm))
-            letter(ax, "e" if arm == CNN_ISOLATED else "f", arm)
+            letter(ax, place, arm)
         left.legend(*left.axes[0].get_legend_handles_labels(), fontsize=7, loc="outside lower center", ncols=4)
         left.supylabel("every value right, held out", fontsize=8)
         _drawings(right, full)
@@ -336,49 +327,45 @@ def factors_figure(result: xarray.Dataset) -> Figure:
 
 
 def _by_count(ax: Axes, full: xarray.Dataset, name: str) -> None:
-    """Every network a dot, means joined by a line, by arm."""
+    """Draw every network as a dot, and a line through the means, by arm."""
     counts = full["count"].values
     for place, (arm, color) in enumerate(zip(ARMS, COLORS, strict=False)):
         values = full[name].sel(arm=arm)
-        shift = 0.07 * (place - (len(ARMS) - 1) / 2)
+        at = counts + 0.07 * (place - (len(ARMS) - 1) / 2)
         dots = values.transpose("count", "seed").values
-        ax.plot(counts + shift, dots, "o", markersize=2, alpha=0.35, color=color, markeredgewidth=0)
-        ax.plot(counts + shift, values.mean("seed"), "-", color=color, label=arm)
-    ax.set_xticks(counts)
-    ax.set_xlabel("factors")
+        ax.plot(at, dots, "o", markersize=2, alpha=0.35, color=color, markeredgewidth=0)
+        ax.plot(at, values.mean("seed"), "-", color=color, label=arm)
+    ax.set(xticks=counts, xlabel="factors")
 
 
 def _by_data(ax: Axes, result: xarray.Dataset) -> None:
-    """Right outputs against the number of combinations trained on, one line per number of factors."""
+    """Draw the share of right outputs against the number of training combinations, by number of factors."""
     amounts = np.array([int(data) for data in result["data"].values if data != ALL_KEPT])
     for count, color in zip(result["count"].values, COLORS, strict=False):
         means = result[RIGHT].sel(count=count, data=amounts).mean("seed").values
         ax.plot(amounts, means, "o-", markersize=3, color=color, label=f"{int(count)} factors")
     ax.axhline(COMPOSES, color="0.7", linewidth=0.8)
-    ax.set_xscale("log")
+    ax.set(xscale="log", ylim=(-0.03, 1.03), xlabel="combinations trained on")
     ax.set_xticks(amounts, [str(amount) for amount in amounts])
     ax.set_xticks([], minor=True)
-    ax.set_ylim(-0.03, 1.03)
-    ax.set_xlabel("combinations trained on")
 
 
 def _drawings(figure: Figure, full: xarray.Dataset) -> None:
-    """The first seed's outputs at a few held-out points, with the most factors; the right images on top."""
+    """Draw target images and the first seed's outputs at a few held-out points, with the most factors."""
     own = full.sel(count=full["count"].values[-1])
-    rows = [("right images", own["truth"].sel(arm=ARMS[0]).values)]
-    rows += [(arm, own["drawing"].sel(arm=arm).values) for arm in ARMS]
-    rows = [(name, images) for name, images in rows if np.isfinite(images).any()]
-    axes = figure.subplots(own.sizes["sample"], len(rows))
-    for column, (name, images) in enumerate(rows):
-        for ax, image in zip(axes[:, column], images, strict=True):
+    images = {"right images": own["truth"].sel(arm=ARMS[0]), **{arm: own["drawing"].sel(arm=arm) for arm in ARMS}}
+    images = {name: drawn for name, drawn in images.items() if np.isfinite(drawn.values).any()}
+    axes = figure.subplots(own.sizes["sample"], len(images))
+    for column, (name, drawn) in zip(axes.T, images.items(), strict=True):
+        for ax, image in zip(column, drawn.values, strict=True):
             ax.imshow(image, cmap="gray", vmin=0, vmax=1)
             bare(ax)
-        axes[0, column].set_title(name.replace(", ", ",\n"), fontsize=7)
+        column[0].set_title(name.replace(", ", ",\n"), fontsize=7)
     figure.suptitle(f"(g) {int(own['count'])} factors, held out", fontsize=9)
 
 
 def needed(result: xarray.Dataset, arm: str, count: int) -> str:
-    """The smallest training set with which most held-out outputs are right on average, in words."""
+    """Return the smallest training set with which the mean share of right outputs reaches 90 %, as text."""
     means = result[RIGHT].sel(arm=arm, count=count).mean("seed")
     enough = means["data"].values[means.values >= COMPOSES]
     fewer = enough[enough != ALL_KEPT]
@@ -386,7 +373,7 @@ def needed(result: xarray.Dataset, arm: str, count: int) -> str:
 
 
 def factors_caption(result: xarray.Dataset) -> str:
-    """Means by arm and number of factors."""
+    """Return the caption: means by arm and number of factors."""
     full = result.sel(data=ALL_KEPT)
     counts = [int(count) for count in result["count"].values]
 
@@ -396,16 +383,14 @@ def factors_caption(result: xarray.Dataset) -> str:
 
     shares = "; ".join(f"{arm} {line(RIGHT, arm)} ({line('ood_accuracy', arm)})" for arm in ARMS)
     products = "; ".join(f"{arm} {line('products', arm)}" for arm in ARMS)
-    data = "; ".join(
-        f"{arm} " + ", ".join(needed(result, arm, count) for count in counts) for arm in (CNN_ISOLATED, COORDINATE)
-    )
+    data = "; ".join(f"{arm} {', '.join(needed(result, arm, count) for count in counts)}" for arm in FEWER_DATA)
     return (
         f"Bumps with {', '.join(map(str, counts))} factors, the box of x and y held out, trained on all kept "
         f"combinations; {seed_count(full['ood_accuracy'])}. Share of held-out outputs with every value "
         f"right (in place) by number of factors: {shares}. (d) Products of single-factor functions per pixel "
-        f"(relative error {result.attrs['epsilon']:g}, no more than 5 told apart): {products}. (e, f) Fewer "
-        f"combinations, {seed_count(result['ood_accuracy'].sel(arm=COORDINATE).isel(data=slice(1, None)))}; smallest "
-        f"of those tried with 90 % right: {data}. (g) First seed's drawings."
+        f"(relative error {result.attrs['epsilon']:g}, counted up to 5): {products}. (e, f) Fewer combinations, "
+        f"{seed_count(result['ood_accuracy'].sel(arm=COORDINATE).isel(data=slice(1, None)))}; smallest "
+        f"number tried with 90 % right: {data}. (g) The first seed's outputs."
     )
 
 

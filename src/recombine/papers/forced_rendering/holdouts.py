@@ -1,7 +1,7 @@
 """Does the shape or the size of the hold-out matter? (extra)
 
-The bump-coded CNN against a box, a corner, an L, random combinations and the published cross (which removes whole
-values), and against centred boxes from small to large on small and large grids.
+The bump-coded CNN with a box, a corner, an L, random combinations and the published cross (which removes entire values)
+held out, and with centred boxes from small to large on small and large grids.
 """
 
 from __future__ import annotations
@@ -26,19 +26,15 @@ SHAPE, SIZE = "shape", "size"
 
 
 class Settings(BumpPreset):
-    """Sizes of grids and boxes."""
-
     holdout_sizes: Several = (14, 28)
     """N of the grids on which boxes of several sizes are held out."""
     holdout_percents: Several = (20, 40, 60, 80)
-    """Side of the held-out box in per cent of N."""
+    """Side of the held-out box as a percentage of N."""
 
     variants: ClassVar[Mapping[str, Any]] = {"quick": {"holdout_sizes": (14,), "holdout_percents": (30, 80)}}
 
 
 class HoldoutStudy(Study[Settings]):
-    """Hold-outs of several shapes and sizes."""
-
     name: ClassVar[str] = "holdouts"
     question: ClassVar[str] = "Does the shape or the size of the held-out region matter?"
     settings: ClassVar[type[Settings]] = Settings
@@ -58,42 +54,32 @@ class HoldoutStudy(Study[Settings]):
         scores = tabulate(trials, ("kind", "size", "holdout"), lambda batch: batch.scores)
         base, sizes = trials.preset.size, list(trials.preset.holdout_sizes)
         percents = [str(percent) for percent in trials.preset.holdout_percents]
-        shaped = scores.sel(kind=SHAPE, size=base, drop=True).sel(holdout=list(SHAPES)).rename(holdout="shape")
-        sized = scores.sel(kind=SIZE, drop=True).sel(size=sizes, holdout=percents).rename(holdout="percent")
-        coordinates = grid_variables(trials.first.spec)
-        return xarray.Dataset(
-            {
-                "shape_ood": shaped["ood_over_blank"],
-                "shape_id": shaped["id_over_blank"],
-                "size_ood": sized["ood_over_blank"],
-                "size_id": sized["id_over_blank"],
-                **_maps(trials),
-            },
-            coords={"x": coordinates["x"], "y": coordinates["y"]},
-            attrs=base_attributes(trials, size=base),
-        )
-
-
-def _maps(trials: Trials[Settings]) -> dict[str, Any]:
-    """Mean error over the grid and the held-out mask, by shape."""
-    errors, masks = [], []
-    for shape in SHAPES:
-        every = trials[SHAPE, trials.preset.size, shape]
-        batch = Batch([run for run in every if run.status == DONE] or every, trials.device)
-        errors.append(grid_maps(batch, "error").mean(axis=0) / grid_maps(batch, "blank")[0].mean())
-        masks.append(grid_variables(batch.spec)["held_out"][1])
-    return {"error": (("shape", "y", "x"), np.stack(errors)), "mask": (("shape", "y", "x"), np.stack(masks))}
+        parts = {
+            SHAPE: scores.sel(kind=SHAPE, size=base, drop=True).sel(holdout=list(SHAPES)).rename(holdout="shape"),
+            SIZE: scores.sel(kind=SIZE, drop=True).sel(size=sizes, holdout=percents).rename(holdout="percent"),
+        }
+        variables: dict[str, Any] = {
+            f"{kind}_{region}": own[f"{region}_over_blank"] for kind, own in parts.items() for region in ("ood", "id")
+        }
+        errors, masks = [], []
+        for shape in SHAPES:
+            runs = trials[SHAPE, base, shape]
+            batch = Batch([run for run in runs if run.status == DONE] or runs, trials.device)
+            errors.append(grid_maps(batch, "error").mean(axis=0) / grid_maps(batch, "blank")[0].mean())
+            masks.append(grid_variables(batch.spec)["held_out"][1])
+        variables |= {"error": (("shape", "y", "x"), np.stack(errors)), "mask": (("shape", "y", "x"), np.stack(masks))}
+        grid = grid_variables(trials.first.spec)
+        attributes = base_attributes(trials, size=base)
+        return xarray.Dataset(variables, coords={"x": grid["x"], "y": grid["y"]}, attrs=attributes)
 
 
 STUDY = HoldoutStudy()
 
 
-# -- figure ----------------------------------------------------------------------------------------------------------
-
-
-def holdouts_figure(result: xarray.Dataset) -> Figure:
-    """Error maps by shape, and held-out error by size of grid and box."""
+def draw(result: xarray.Dataset) -> Figure:
+    """Draw error maps by shape, and the held-out error by size of grid and box."""
     shapes = [str(shape) for shape in result["shape"].values]
+    percents = [float(percent) for percent in result["percent"].values]
     with styled():
         figure = pyplot.figure(figsize=(10.2, 4.7), layout="constrained")
         top, bottom = divided(figure, 2, 1, height_ratios=[1, 1.2])
@@ -106,27 +92,22 @@ def holdouts_figure(result: xarray.Dataset) -> Figure:
         ax = bottom.subplots()
         for size, color in zip(result["size"].values, COLORS, strict=False):
             own = result["size_ood"].sel(size=size)
-            at = [float(p) for p in result["percent"].values]
-            ax.errorbar(
-                at, own.mean("seed"), own.std("seed").fillna(0), marker="o", color=color, label=f"N = {size}", capsize=2
-            )
+            spread = own.std("seed").fillna(0)
+            ax.errorbar(percents, own.mean("seed"), spread, marker="o", color=color, label=f"N = {size}", capsize=2)
         ax.axhline(1, color="black", linewidth=0.8, linestyle=":")
-        ax.set_xlabel("side of the held-out box, % of N")
-        ax.set_ylabel("held-out MSE / blank")
+        ax.set(xlabel="side of the held-out box, % of N", ylabel="held-out MSE / blank")
         ax.legend()
     return figure
 
 
-def holdouts_caption(result: xarray.Dataset) -> str:
-    """Errors by shape and size."""
-    words = ", ".join(
-        f"{shape} {result['shape_ood'].sel(shape=shape).mean().item():.2f}" for shape in result["shape"].values
-    )
+def caption(result: xarray.Dataset) -> str:
+    over = result["shape_ood"]
+    errors = ", ".join(f"{shape} {over.sel(shape=shape).mean().item():.2f}" for shape in result["shape"].values)
     return (
-        f"Bump-coded CNN, {seed_count(result['shape_ood'])}. Top: squared error over the grid for hold-outs of several "
-        f"shapes; held-out error over blank: {words} (the cross removes whole values of x and y). Bottom: centred "
-        "boxes by size, on grids of several sizes."
+        f"Bump-coded CNN, {seed_count(over)}. Top: squared error over the grid for hold-outs of several shapes; "
+        f"held-out error over blank: {errors} (the cross removes entire values of x and y). Bottom: centred boxes by "
+        "size, on grids of several sizes; bars: standard deviation over seeds."
     )
 
 
-FIGURES = (FigureSpec("holdouts", "Shape and size of the hold-out", ("holdouts",), holdouts_figure, holdouts_caption),)
+FIGURES = (FigureSpec("holdouts", "Shape and size of the hold-out", ("holdouts",), draw, caption),)

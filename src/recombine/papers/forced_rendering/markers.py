@@ -1,18 +1,17 @@
-"""Which number should one look at? (§5)
+"""Which metric predicts whether a network composes? (§5)
 
-Networks that differ in decoder, depth, code, hold-out, data and remedy, some of which compose. Every diagnostic of
-each, at comparable positions: `value` over (network, marker, position). How well they tell composing networks from
-failing ones is scored from that (`markers_scoring`).
+Networks that differ in decoder, depth, code, hold-out, data and remedy, some of which compose. The result has every
+diagnostic of each network at comparable positions, `value` over (network, marker, position); `markers_scoring` scores
+how well each separates composing networks from failing ones.
 
-Kernels of stages are over every second grid value along an axis where the grid is larger than `LARGEST_SIDE`: their
-spectra would cost more than all the rest. They are cosines; of outputs over the background. *Effective rank* is that of
-the covariance over the grid, as `diagnose` has it.
+Kernels of stages use every second grid value along an axis where the grid is larger than `LARGEST_SIDE`, because their
+spectra would cost more than everything else. They are cosine kernels, of outputs minus the background. *Effective rank*
+is that of the covariance over the grid, as in `diagnose`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from types import ModuleType
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -20,33 +19,16 @@ import torch
 import xarray
 from torch import Tensor
 
-from recombine.metrics import (
-    block_contrast,
-    effective_rank,
-    features,
-    gram_matrix,
-    interior,
-    kernel_agreement,
-    kernel_families,
-    nonnegative_superposition,
-    partial_factorization,
-    peak_scores,
-    schmidt_spectrum,
-    superposition_scores,
-)
-from recombine.papers.forced_rendering import (
-    attention,
-    controls,
-    depth,
-    encoding_width,
-    encodings,
-    holdouts,
-    mlp,
-    penalties,
-    stripes,
-)
+from recombine import metrics
+from recombine.metrics import effective_rank, gram_matrix
+from recombine.papers.forced_rendering import attention, controls, depth, encoding_width, encodings, holdouts, mlp
 from recombine.papers.forced_rendering.attention import MEMORY, one_by_one
+from recombine.papers.forced_rendering.penalties import STUDY as PENALTIES
+from recombine.papers.forced_rendering.penalties import PenaltySettings
+from recombine.papers.forced_rendering.samples import LOW_RANK_WHOLE, WHOLE
 from recombine.papers.forced_rendering.scores import training_fit
+from recombine.papers.forced_rendering.stripes import STUDY as STRIPES
+from recombine.papers.forced_rendering.stripes import StripeSettings
 from recombine.reproduction import tables
 from recombine.reproduction.measuring import TRAINED, Batch, base_attributes, stage_dims, stage_profile, tabulate
 from recombine.reproduction.preset import Count, Seeds
@@ -54,50 +36,50 @@ from recombine.reproduction.study import Arm, Study, Trials
 from recombine.specs import RunSpec
 from recombine.tasks import Task
 
-COMPOSING = 0.9
-"""OOD accuracy from which on a network composes; below it, it fails."""
-
-WHOLE_GRID = "whole grid"
-"""Data of networks that were trained on the combinations that count as held out."""
-
 FIRST, MIDDLE, LAST, OUTPUT = "first hidden stage", "middle hidden stage", "last hidden stage", "output"
 MEAN, FALL = "mean over hidden stages and output", "first hidden stage less output"
-
-
-FACTORIZED, VOLUME = "factorization", "volume"
-NAMED = (FACTORIZED, VOLUME)
-"""Families of markers that the paper names; all others are their rivals."""
+PLACES: dict[str, Callable[[xarray.DataArray], xarray.DataArray]] = {
+    FIRST: tables.first_hidden,
+    MIDDLE: tables.middle_hidden,
+    LAST: tables.last_hidden,
+    OUTPUT: tables.output,
+    MEAN: tables.mean_after_input,
+    FALL: tables.fall,
+}
+"""Each position, and how its value follows from those of all stages."""
 
 
 class Marker(NamedTuple):
-    """A diagnostic in words."""
+    """A diagnostic."""
 
     title: str
     family: str
-    """What it measures: forms of one diagnostic are no rivals of each other."""
+    """Markers of one family are variants of each other, not rivals."""
     sign: int = 0
-    """Of composing less failing networks as the paper predicts it; 0 where it predicts none."""
+    """Sign of composing minus failing networks that the paper predicts; 0 if none."""
     staged: bool = True
-    """Whether every stage has one, not the output alone."""
+    """Whether every stage has a value, not only the output."""
     needs_targets: bool = False
-    """Whether it needs to be known what is right for held-out combinations."""
+    """Whether it needs the true images of held-out combinations."""
 
 
 FACTORIZATION, SPREAD = "factorization", "spread"
+NAMED = ("factorization", "volume")
+"""Families that the paper names; all others are their rivals."""
 MARKERS = {
     "probe_held_out": Marker("probe R², held-out points", "probe"),
     "probe_in_sample": Marker("probe R², in sample", "probe"),
-    FACTORIZATION: Marker("factorization F", FACTORIZED, 1),
-    "factorization_held": Marker("F, held-out points", FACTORIZED, 1),
-    "factorization_differences": Marker("F by finite differences", FACTORIZED, 1),
-    SPREAD: Marker("spread of log10 dv", VOLUME, -1),
-    "spread_held": Marker("spread of log10 dv, held-out points", VOLUME, -1),
-    "spread_excess": Marker("spread of log10 dv, held-out less kept", VOLUME, -1),
-    "contrast": Marker("mean log10 dv, held-out less kept", VOLUME),
-    "roughness": Marker("roughness of log10 dv", VOLUME, -1),
-    "roughness_held": Marker("roughness of log10 dv, held-out points", VOLUME, -1),
-    "cross_term": Marker("cross-terms", FACTORIZED),
-    "cross_term_held": Marker("cross-terms, held-out points", FACTORIZED),
+    FACTORIZATION: Marker("factorization F", "factorization", 1),
+    "factorization_held": Marker("F, held-out points", "factorization", 1),
+    "factorization_differences": Marker("F by finite differences", "factorization", 1),
+    SPREAD: Marker("spread of log10 dv", "volume", -1),
+    "spread_held": Marker("spread of log10 dv, held-out points", "volume", -1),
+    "spread_excess": Marker("spread of log10 dv, held-out less kept", "volume", -1),
+    "contrast": Marker("mean log10 dv, held-out less kept", "volume"),
+    "roughness": Marker("roughness of log10 dv", "volume", -1),
+    "roughness_held": Marker("roughness of log10 dv, held-out points", "volume", -1),
+    "cross_term": Marker("cross-terms", "factorization"),
+    "cross_term_held": Marker("cross-terms, held-out points", "factorization"),
     "stripe_index": Marker("stripe index of units", "tuning"),
     "localisation_index": Marker("localisation index of units", "tuning"),
     "effective_rank": Marker("effective rank", "rank"),
@@ -113,35 +95,37 @@ MARKERS = {
     "id_error": Marker("ID error", "error", staged=False),
     "training_error": Marker("training error", "error", staged=False),
 }
-"""By name. Probes need held-out factor values, not images; superposition needs training images."""
+"""By name. Probes need held-out factor values, but no images; superposition needs training images."""
 
 
 def predicted_sign(marker: str, position: str) -> int:
-    """Of composing less failing networks as the paper predicts it there: what is kept has the smaller fall."""
+    """Predicted sign of composing minus failing networks: whatever composing networks have more of, they lose less."""
     sign = MARKERS[marker].sign
     return -sign if position == FALL else sign
 
 
-MARKER_METRICS = (
-    "block_contrast", "effective_rank", "extreme_pixel", "features", "gram_matrix", "hits", "interior",
-    "kernel_agreement", "kernel_families", "nonnegative_superposition", "partial_factorization", "peak_scores",
-    "schmidt_spectrum", "squared_error", "stage_profile", "superposition_scores",
-)  # fmt: skip
-"""What markers are measured with."""
+def at_positions(result: xarray.Dataset) -> xarray.DataArray:
+    """Return markers at positions, `(…, marker, position)`, from the variables that `measured` gives."""
+    rows = []
+    for name, marker in MARKERS.items():
+        values = result[name]
+        parts = [
+            place(values) if marker.staged else values.where(position == OUTPUT) for position, place in PLACES.items()
+        ]
+        rows.append(xarray.concat([part.reset_coords(drop=True) for part in parts], dim="position"))
+    return xarray.concat(rows, dim="marker").assign_coords(marker=list(MARKERS), position=list(PLACES))
+
+
+# -- measurement -------------------------------------------------------------------------------------------------------
+
 KERNEL_STAGES = ("effective_rank", "schmidt_rank", "single_factor")
 LARGEST_SIDE = 16
-"""Grids larger than this along an axis are thinned for kernels of stages."""
 ALONE = ("transformer", "coordinate")
-"""Decoders that are measured one network after the other: they need memory for every pixel, or pair of pixels."""
-
-
-def marker_dims() -> dict[str, Sequence[str]]:
-    """Dimensions of what `measured` gives, beside the networks'."""
-    return {**stage_dims(), **dict.fromkeys(KERNEL_STAGES, ("stage",))}
+"""Decoders measured one network at a time: they need memory for every pixel, or pair of pixels."""
 
 
 def measured(batch: Batch) -> dict[str, Any]:
-    """Scores and all markers of finished runs of one arm, those of stages by stage."""
+    """Return scores and all markers of finished runs of one arm."""
     if batch.spec.decoder.kind in ALONE and (len(batch) > 1 or batch.memory > MEMORY):
         return one_by_one(measured, batch)
     scores, fit = batch.scores, training_fit(batch)
@@ -158,144 +142,108 @@ def measured(batch: Batch) -> dict[str, Any]:
 
 
 def _kernels_of_stages(batch: Batch) -> dict[str, Tensor]:
-    """Ranks and PF_Coeff of the kernel of every stage: `[member, stage]`."""
+    """Ranks and PF_Coeff of every stage's kernel: `[member, stage]`."""
     task = batch.task
     step = 2 if max(task.grid.shape) > LARGEST_SIDE else 1
     points = task.grid.points[(task.grid.indices % step == 0).all(dim=1)].to(batch.device)
     shape = tuple(-(-count // step) for count in task.grid.shape)
-    stages = [
-        _kernel_of_stage(activations - task.background * (name == "output"), shape)
-        for name, activations in features(batch.reader(), points, members=1, memory=batch.memory)
-    ]
-    return {
-        key: torch.stack([stage[key].expand(len(batch)) for stage in stages], dim=1).float() for key in KERNEL_STAGES
-    }
-
-
-def _kernel_of_stage(activations: Tensor, shape: tuple[int, ...]) -> dict[str, Tensor]:
-    values = activations.double()
-    centred = values - values.mean(dim=-2, keepdim=True)
-    gram = gram_matrix(values, "cosine")
-    return {
-        "effective_rank": effective_rank(torch.linalg.eigvalsh(centred @ centred.mT).clamp(min=0)),
-        "schmidt_rank": effective_rank(schmidt_spectrum(gram, shape).square()),
-        "single_factor": partial_factorization(gram, shape),
-    }
+    stages = []
+    for name, activations in metrics.features(batch.reader(), points, members=1, memory=batch.memory):
+        values = (activations - task.background * (name == "output")).double()
+        centred = values - values.mean(dim=-2, keepdim=True)
+        gram = gram_matrix(values, "cosine")
+        stage = (
+            effective_rank(torch.linalg.eigvalsh(centred @ centred.mT).clamp(min=0)),
+            effective_rank(metrics.schmidt_spectrum(gram, shape).square()),
+            metrics.partial_factorization(gram, shape),
+        )
+        stages.append(torch.stack([value.expand(len(batch)) for value in stage]).float())
+    return dict(zip(KERNEL_STAGES, torch.stack(stages, dim=-1), strict=True))
 
 
 def _of_outputs(task: Task, outputs: Tensor) -> dict[str, Tensor]:
     """Superposition, kernels and peaks of outputs at every grid point: `[member, point, pixel]`."""
     device, shape = outputs.device, task.grid.shape
     drawn, held = outputs - task.background, task.held_out.to(device)
-    points, inner = task.grid.points.to(device), interior(held, task.grid.shape)
+    points, inner = task.grid.points.to(device), metrics.interior(held, shape)
     truth = task.render(task.grid.points).float().flatten(1).to(device) - task.background
-    memories = nonnegative_superposition(drawn, truth, points, held, chosen=inner)
+    memories = metrics.nonnegative_superposition(drawn, truth, points, held, chosen=inner)
     gram, ideal = gram_matrix(drawn, "cosine"), gram_matrix(truth, "cosine")
-    images = drawn.unflatten(2, task.image_shape)
+    images, dark = drawn.unflatten(2, task.image_shape), task.background == 1
     return {
         "superposed": memories["matched"] - memories["mismatched"],
-        "memorised": superposition_scores(drawn, points, held)["memorised"],
-        "kernel_margin": kernel_families(gram, shape, held, rows=inner).margin,
-        "kernel_binary": kernel_agreement(gram, points, held, permutations=0).agreement["binary"],
-        "block_contrast": block_contrast(gram, points, held),
-        "several_peaks": peak_scores(images, points[:, :2], chosen=inner, dark=task.background == 1)["several"],
+        "memorised": metrics.superposition_scores(drawn, points, held)["memorised"],
+        "kernel_margin": metrics.kernel_families(gram, shape, held, rows=inner).margin,
+        "kernel_binary": metrics.kernel_agreement(gram, points, held, permutations=0).agreement["binary"],
+        "block_contrast": metrics.block_contrast(gram, points, held),
+        "several_peaks": metrics.peak_scores(images, points[:, :2], chosen=inner, dark=dark)["several"],
         "kernel_distance": (gram - ideal).norm(dim=(-2, -1)) / ideal.norm(),
     }
 
 
-PLACES: dict[str, Callable[[xarray.DataArray], xarray.DataArray]] = {
-    FIRST: tables.first_hidden,
-    MIDDLE: tables.middle_hidden,
-    LAST: tables.last_hidden,
-    OUTPUT: tables.output,
-    MEAN: tables.mean_after_input,
-    FALL: tables.fall,
-}
-"""Each position, and how its value is had from those of all stages."""
-
-
-def at_positions(result: xarray.Dataset) -> xarray.DataArray:
-    """Markers at positions, `(…, marker, position)`, from the variables that `measured` gives."""
-    rows = []
-    for name, marker in MARKERS.items():
-        values = result[name]
-        parts = [
-            place(values) if marker.staged else values.where(position == OUTPUT) for position, place in PLACES.items()
-        ]
-        rows.append(xarray.concat([part.reset_coords(drop=True) for part in parts], dim="position"))
-    return xarray.concat(rows, dim="marker").assign_coords(marker=list(MARKERS), position=list(PLACES))
-
-
-# -- arms ------------------------------------------------------------------------------------------------------------
-# Networks that differ in decoder, depth, code, hold-out, data and remedy: nearly all of them are of other studies.
-#
-# Some are trained for this study alone, so that every decoder but the transformer has networks that compose and
-# networks that fail with one code: MLPs and other CNNs with stripes, MLPs on random hold-outs, coordinate MLPs on few
-# bumps. Of MLPs with stripes those without bumps compose and those with bumps fail (seen on seed 0).
-
+# -- arms --------------------------------------------------------------------------------------------------------------
+# Nearly all networks belong to other studies. Some are trained for this one only, so that every decoder but the
+# transformer has networks that compose and networks that fail with the same code: MLPs and other CNNs with stripes,
+# MLPs on random hold-outs, coordinate MLPs on few bumps. Of MLPs with stripes, those without bumps compose and those
+# with bumps fail (seen on seed 0).
 
 FEW_BUMPS = ("pick:10", "percent:1", "percent:5")
-"""Training sets of coordinate MLPs that learn them and draw little else right."""
+"""Training sets that coordinate MLPs learn without drawing much else correctly."""
 SOME_DEPTHS = (2, 6, 8)
 SOME_VARIANCES = (1, 11)
-"""Of the bump code."""
 SOME_MLPS = (3, 5, 7)
 
 
 class Settings(
     holdouts.Settings, attention.Settings, mlp.MLPSettings, depth.Settings, encoding_width.Settings,
-    stripes.StripeSettings, penalties.PenaltySettings,
+    StripeSettings, PenaltySettings,
 ):  # fmt: skip
-    """Those of the studies whose networks it measures, and how many of each."""
+    """Settings of the studies whose networks are measured, and how many networks of each."""
 
     marker_seeds: Seeds = 8
-    """Networks of each arm; never more than `seeds`."""
+    """Networks per arm; at most `seeds`."""
     marker_bumps: Count = 100
-    """Bumps beside the stripes of networks that are trained for this study alone."""
+    """Bumps added to the stripes in networks trained for this study only."""
     marker_variety: bool = True
-    """Whether all arms are measured; else a failing and a composing one of each decoder."""
+    """Whether to measure all arms, rather than one failing and one composing arm of each decoder."""
 
     variants: ClassVar[Mapping[str, Any]] = {
         "quick": {"marker_seeds": 2, "marker_bumps": 30, "marker_variety": False}
     }  # fmt: skip
 
 
-def _few(preset: Settings) -> Iterator[RunSpec]:
-    """A failing and a composing network of each decoder but the transformer."""
-    yield from _of(controls, preset, lambda arm: arm not in controls.INITIAL)
+def _of(study: Study[Any], preset: Settings, kept: Callable[..., bool] = lambda *labels: True) -> Iterator[RunSpec]:
+    """Yield specs of another study's arms, selected by their labels."""
+    return (arm.spec for arm in study.arms(preset) if kept(*arm.labels))
+
+
+def _changed(spec: RunSpec, **task: Any) -> RunSpec:
+    """Return the same run on another task."""
+    return spec.replace(task=spec.task.replace(**task))
+
+
+def _few(preset: Settings, coordinate: RunSpec) -> Iterator[RunSpec]:
+    """Yield a failing and a composing network of each decoder but the transformer."""
+    yield from _of(controls.STUDY, preset)
     plain = preset.mlp_spec("bump", preset.mlp_depths[0])
     yield from (plain, _changed(plain, holdout="random"))
-    coordinate = _coordinate(preset)
     yield from (coordinate, _changed(coordinate, training=FEW_BUMPS[0]))
 
 
-def _varied(preset: Settings) -> Iterator[RunSpec]:
-    yield from _cnns(preset)
-    yield from _mlps(preset)
-    yield from _of(penalties, preset, lambda arm, vectors: True)
-    yield from _of(controls, preset, lambda arm: arm == controls.LOW_RANK_WHOLE)
-    kept = {attention.BASE, attention.RATE, attention.CORNER, *map(attention.of_depth, preset.coordinate_depths)}
-    yield from _of(attention, preset, lambda name, variant: name == attention.COORDINATE and variant in kept)
-    yield from (_changed(_coordinate(preset), training=few) for few in FEW_BUMPS)
-    yield from _of(attention, preset, lambda name, variant: (name, variant) == (attention.TRANSFORMER, attention.BASE))
-
-
-def _cnns(preset: Settings) -> Iterator[RunSpec]:
-    yield from _of(encodings, preset, lambda code, holdout: holdout in (encodings.BOX, encodings.CORNER))
-    yield from _of(depth, preset, lambda code, depth: depth in SOME_DEPTHS)
-    yield from _of(holdouts, preset, lambda kind, size, holdout: size == preset.size and holdout != "cross")
-    yield from _of(stripes, preset, lambda family, bumps: True)
-    yield from _of(encoding_width, preset, lambda variance: variance in SOME_VARIANCES)
-    yield from _of(controls, preset, lambda arm: arm == controls.WHOLE)
+def _varied(preset: Settings, coordinate: RunSpec) -> Iterator[RunSpec]:
+    yield from _of(encodings.STUDY, preset, lambda code, holdout: holdout in (encodings.BOX, encodings.CORNER))
+    yield from _of(depth.STUDY, preset, lambda code, depth: depth in SOME_DEPTHS)
+    yield from _of(holdouts.STUDY, preset, lambda kind, size, holdout: size == preset.size and holdout != "cross")
+    yield from _of(STRIPES, preset)
+    yield from _of(encoding_width.STUDY, preset, lambda variance: variance in SOME_VARIANCES)
+    yield from _of(controls.STUDY, preset, lambda arm: arm == WHOLE)
     for number in SOME_DEPTHS:
         yield preset.striped_spec(preset.marker_bumps, decoder=preset.cnn(number))
     yield preset.striped_spec(preset.marker_bumps, encoding="onehot")
     yield preset.striped_spec(preset.marker_bumps, holdout="corner")
     yield _changed(preset.spec(encoding="rate"), region="whole")
 
-
-def _mlps(preset: Settings) -> Iterator[RunSpec]:
-    yield from _of(mlp, preset, lambda code, decoder, depth: decoder == mlp.MLP_ARM and depth in SOME_MLPS)
+    yield from _of(mlp.STUDY, preset, lambda code, decoder, depth: decoder == mlp.MLP_ARM and depth in SOME_MLPS)
     for number in SOME_MLPS[:2]:
         plain = preset.mlp_spec("bump", number)
         yield _changed(plain, region="whole")
@@ -303,51 +251,36 @@ def _mlps(preset: Settings) -> Iterator[RunSpec]:
             yield _changed(plain, isolated=True, training=f"pick:{bumps}")
         yield from (_changed(plain, holdout=holdout) for holdout in ("random", "corner"))
 
-
-def _of(study: ModuleType, preset: Settings, kept: Callable[..., bool]) -> Iterator[RunSpec]:
-    """Specs of another study's arms, by their labels."""
-    return (arm.spec for arm in study.STUDY.arms(preset) if kept(*arm.labels))
-
-
-def _coordinate(preset: Settings) -> RunSpec:
-    """The coordinate MLP on the paper's task."""
-    labels = (attention.COORDINATE, attention.BASE)
-    return next(_of(attention, preset, lambda *own: own == labels))
-
-
-def _changed(spec: RunSpec, **task: Any) -> RunSpec:
-    """The same on another task."""
-    return spec.replace(task=spec.task.replace(**task))
+    yield from _of(PENALTIES, preset)
+    yield from _of(controls.STUDY, preset, lambda arm: arm == LOW_RANK_WHOLE)
+    kept = {attention.BASE, attention.RATE, attention.CORNER, *map(attention.of_depth, preset.coordinate_depths)}
+    yield from _of(attention.STUDY, preset, lambda name, variant: name == attention.COORDINATE and variant in kept)
+    yield from (_changed(coordinate, training=few) for few in FEW_BUMPS)
+    yield from _of(attention.STUDY, preset, lambda *labels: labels == (attention.TRANSFORMER, attention.BASE))
 
 
 DECODERS = {
     "cnn": "CNN", "mlp": "MLP", "low_rank": "low-rank", "coordinate": "coordinate MLP", "transformer": "transformer"
 }  # fmt: skip
-PENALTY_NAMES = {
-    (False, False): "",
-    (True, False): "entropy",
-    (False, True): "variance",
-    (True, True): "both penalties",
-}
-NO_REMEDY, ALL_KEPT = "no remedy", "all bumps"
 
 
 def condition(spec: RunSpec) -> dict[str, Any]:
-    """Decoder, depth, code, hold-out, data and remedy of a run, and all of them as the name of its arm."""
+    """Return decoder, depth, code, hold-out, data and remedy of a run, and the name of its arm, made of all of them."""
     task, decoder = spec.task, spec.decoder
-    penalties = PENALTY_NAMES[spec.recipe.entropy > 0, spec.recipe.variance > 0]
+    used = [name for name in ("entropy", "variance") if getattr(spec.recipe, name) > 0]
+    penalties = "both penalties" if len(used) == 2 else "".join(used)
     if penalties and getattr(decoder, "vectors", "unit") != "unit":
         penalties += " on raw vectors"
     kept = int((~task.held_out).sum())
     number = task.training.count(kept)
-    some = f"{number} bumps" if number < kept else ALL_KEPT
+    bumps = f"{number} bumps" if number < kept else "all bumps"
     parts: dict[str, Any] = {
         "decoder": DECODERS.get(decoder.kind, decoder.kind),
         "depth": getattr(decoder, "depth", 0),
         "code": str(task.encoding),
         "holdout": f"{task.holdout.kind} ({task.held_out.float().mean().item():.0%})",
-        "data": WHOLE_GRID if task.region == "whole" else some,
-        "remedy": penalties or ("stripes" if task.isolated else NO_REMEDY),
+        "data": WHOLE if task.region == "whole" else bumps,
+        "remedy": penalties or ("stripes" if task.isolated else "no remedy"),
     }
     words = [parts["decoder"], f"depth {parts['depth']}", f"N = {task.image_shape[0]}", *list(parts.values())[2:]]
     return {**parts, "arm": ", ".join(words)}
@@ -357,24 +290,28 @@ NETWORK = (
     "ood_accuracy", "ood_over_blank", "id_accuracy", "id_over_blank", "training_over_blank", "training_accuracy",
     TRAINED,
 )  # fmt: skip
-"""Scores that are kept of every network."""
+"""Scores kept for every network."""
 
 
 class MarkerStudy(Study[Settings]):
-    """Diagnostics of networks that compose and of networks that fail."""
-
     name: ClassVar[str] = "markers"
-    question: ClassVar[str] = "Which number tells whether a network composes?"
+    question: ClassVar[str] = "Which metric predicts whether a network composes?"
     settings: ClassVar[type[Settings]] = Settings
-    metrics: ClassVar[tuple[str, ...]] = MARKER_METRICS
+    metrics: ClassVar[tuple[str, ...]] = (
+        "block_contrast", "effective_rank", "extreme_pixel", "features", "gram_matrix", "hits", "interior",
+        "kernel_agreement", "kernel_families", "nonnegative_superposition", "partial_factorization", "peak_scores",
+        "schmidt_spectrum", "squared_error", "stage_profile", "superposition_scores",
+    )  # fmt: skip
 
     def arms(self, preset: Settings) -> list[Arm]:
-        specs = _varied(preset) if preset.marker_variety else _few(preset)
+        base = (attention.COORDINATE, attention.BASE)
+        coordinate = next(_of(attention.STUDY, preset, lambda *labels: labels == base))
+        specs = (_varied if preset.marker_variety else _few)(preset, coordinate)
         once, seeds = {spec.digest: spec for spec in specs}, min(preset.marker_seeds, preset.seeds)
         return [Arm((condition(spec)["arm"],), spec, seeds=seeds) for spec in once.values()]
 
     def measure(self, trials: Trials[Settings]) -> xarray.Dataset:
-        result = tabulate(trials, ("arm",), measured, marker_dims())
+        result = tabulate(trials, ("arm",), measured, {**stage_dims(), **dict.fromkeys(KERNEL_STAGES, ("stage",))})
         table = xarray.Dataset({"value": at_positions(result), **{name: result[name] for name in NETWORK}})
         stacked = table.stack(network=("arm", "seed"))
         names, seeds = (np.asarray(stacked[name].values) for name in ("arm", "seed"))

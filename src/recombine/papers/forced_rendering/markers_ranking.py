@@ -1,7 +1,7 @@
-"""All markers in the order of how telling they are, with intervals.
+"""All markers ranked by AUROC, with intervals, and the record that `diagnose` reads.
 
-Signs are chosen for all of them: a marker tells as well where composing networks have less of it. Networks trained on
-the whole grid do not count.
+Signs are chosen for every marker: one that composing networks have less of is as good. Networks trained on the whole
+grid are excluded.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas
@@ -23,96 +23,90 @@ from recombine.errors import InvalidValue
 from recombine.files import write
 from recombine.metrics.registry import STAGE_METRICS
 from recombine.papers.forced_rendering import markers_scoring as scoring
-from recombine.papers.forced_rendering.markers import COMPOSING, FALL
+from recombine.papers.forced_rendering.markers import FALL
+from recombine.papers.forced_rendering.samples import COMPOSING_ACCURACY
 from recombine.reproduction.claims import Judgement
 from recombine.reproduction.intervals import Interval
 from recombine.reproduction.report.verdicts import sentence
 from recombine.reproduction.results import Results
 
 RANKING_RESAMPLES = 2000
+MODEL_RESAMPLES = 500
+MODEL_MARKERS = 3
+RIDGE = 1.0
+"""Weight of the penalty on the model's coefficients, scikit-learn's 1 / C."""
 
 
-@dataclass(frozen=True)
-class Ranked:
+class Ranked(NamedTuple):
     """One marker."""
 
     name: str
     title: str
     needs_targets: bool
     auroc: Interval
-    """Left out."""
+    """Left-out score."""
     position: str
-    """The one that all architectures together choose; empty where there is none."""
+    """Chosen on all architectures together; empty if the marker has no value."""
     higher: bool
-    """Whether composing networks have the larger values there."""
+    """Whether composing networks have larger values there."""
 
 
 def ranking(networks: xarray.Dataset) -> list[Ranked]:
-    """All markers of the study's Dataset from the most telling on; those without a score are last."""
+    """Return all markers of the study's Dataset, the best first and those without a score last."""
     table = scoring.table_of(scoring.never_shown(networks))
     scores = scoring.aurocs(table)
     value, draws = scoring.left_out(scores)[0], scoring.left_out(scoring.aurocs(table, RANKING_RESAMPLES))
-    positions, signs = scoring.overall(scores[0])
-    places = [str(name) for name in networks["position"].values]
+    overall = scoring.chosen(scoring.mean(scores[0], 0))
+    places = [*(str(name) for name in networks["position"].values), ""]  # the last is for position −1
     ranked = [
         Ranked(
             str(name),
             str(networks["title"].values[k]),
             bool(networks["needs_targets"].values[k]),
             scoring.resampled(value[k], draws[:, k], table).interval(),
-            places[positions[k]] if positions[k] >= 0 else "",
-            bool(signs[k] > 0),
+            places[overall.position[k]],
+            bool(overall.sign[k] > 0),
         )
         for k, name in enumerate(networks["marker"].values)
     ]
     return sorted(ranked, key=lambda marker: -np.nan_to_num(marker.auroc.value, nan=-1.0))
 
 
+# -- model -------------------------------------------------------------------------------------------------------------
+# A logistic model of the best few markers, chosen and fitted on the architectures that it is not scored on. Values are
+# centred within each architecture and code and scaled by their standard deviation in the fitted architectures, so that
+# the model cannot exploit differences between architectures or codes. Missing values become the mean.
+
+
 def model(networks: xarray.Dataset) -> Interval:
-    """Left-out AUROC of the logistic model of the best few."""
+    """Return the left-out AUROC of the logistic model."""
     table = scoring.table_of(scoring.never_shown(networks))
     value = model_left_out(table)[0]
     draws = model_left_out(table, MODEL_RESAMPLES) if np.isfinite(value) else np.array([])
     return scoring.resampled(value, draws, table).interval()
 
 
-# -- model -----------------------------------------------------------------------------------------------------------
-# A logistic model of the best few markers, chosen and fitted on the architectures that it is not scored on.
-#
-# Values are centred within each architecture and code and scaled by their spread within the fitted architectures, so
-# that the model cannot use that architectures or codes differ; a missing value is their mean.
-
-
-MODEL_RESAMPLES = 500
-MODEL_MARKERS = 3
-RIDGE = 1.0
-"""Weight of the penalty on the model's coefficients, as scikit-learn's 1 / C."""
-
-
 def model_left_out(table: scoring.Table, resamples: int = 0, seed: int = 0) -> np.ndarray:
-    """Left-out AUROC of a logistic model of the best few markers: `[draw]`; NaN with fewer than two architectures.
-
-    Of the networks as they are, or of resamples, draws of arms with replacement.
-    """
+    """Left-out AUROC of the model, `[draw]`, for the table or resamples of its arms; NaN with only one architecture."""
     generator = np.random.default_rng(seed)
     part = table.part(scoring.with_pairs(table) & np.isin(table.architecture, table.scored))
     pairs = {name: scoring.paired(table, name) for name in table.scored}
     weights = {name: scoring.multiplicities(len(own.arms), resamples, generator) for name, own in pairs.items()}
     results = []
     for draw in range(max(1, resamples)):
-        scores, often = [], np.zeros(len(part.arm), dtype=int)
+        scores, often = {}, np.zeros(len(part.arm), dtype=int)
         for name, own in pairs.items():
             drawn = weights[name][draw]
-            scores.append(own.aurocs(drawn[None])[0].reshape(table.values.shape[1:]))
+            scores[name] = own.aurocs(drawn[None])[0].reshape(table.values.shape[1:])
             rows = part.architecture == name
             often[rows] = drawn[np.searchsorted(own.arms, part.arm[rows])]
         again = part.part(np.repeat(np.arange(len(often)), often))
-        results.append(_model_score(again.part(scoring.with_pairs(again)), dict(zip(pairs, scores, strict=True))))
+        results.append(_model_score(again.part(scoring.with_pairs(again)), scores))
     return np.array(results)
 
 
 def _model_score(table: scoring.Table, scores: dict[str, np.ndarray]) -> float:
-    """From AUROCs by architecture; those without pairs are left out."""
+    """Left-out AUROC of the model, given those of the markers by architecture."""
     there = [name for name, own in scores.items() if np.isfinite(own).any()]
     if len(there) < 2:
         return float("nan")
@@ -121,25 +115,23 @@ def _model_score(table: scoring.Table, scores: dict[str, np.ndarray]) -> float:
         strength = np.where(choice.position[number] < 0, -np.inf, choice.strength[number])
         best = np.argsort(-strength, kind="stable")[:MODEL_MARKERS]
         features = pandas.DataFrame(table.values[:, best, choice.position[number][best]])
-        outside, own = np.isin(table.architecture, [o for o in there if o != name]), table.architecture == name
+        outside = np.isin(table.architecture, [other for other in there if other != name])
         means = features.groupby([table.architecture, table.code]).transform("mean")
         centred = (features - means).fillna(0).to_numpy()
         scale = centred[outside].std(axis=0)
         centred = centred / np.where(scale > 0, scale, 1.0)
         weights, _ = logistic(centred[outside], table.composing[outside])
-        results.append(scoring.auroc(centred[own] @ weights, table.composing[own], table.code[own]))
+        pairs = scoring.paired(replace(table, values=(centred @ weights)[:, None, None]), name)
+        results.append(pairs.aurocs(np.ones((1, len(pairs.arms)))).item())
     return float(np.mean(results))
 
 
 def logistic(features: np.ndarray, outcome: np.ndarray, ridge: float = RIDGE) -> tuple[np.ndarray, float]:
-    """Coefficients and intercept of a logistic regression of `[network, feature]`.
-
-    `ridge` is the weight of half the squared coefficients beside the summed log-likelihood.
-    """
+    """Coefficients and intercept of a ridge-penalised logistic regression of `[network, feature]`."""
     design = np.column_stack([features, np.ones(len(features))])
-    penalty = np.append(np.full(features.shape[1], ridge), 0.0)
+    penalty = np.append(np.full(features.shape[1], ridge), 0.0)  # the intercept is not penalised
     weights, outcome = np.zeros(design.shape[1]), outcome.astype(float)
-    for _ in range(100):
+    for _ in range(100):  # Newton's method with steps of at most 1, so that separable data do not diverge
         chance = 1 / (1 + np.exp(-np.clip(design @ weights, -500, 500)))
         gradient = design.T @ (chance - outcome) + penalty * weights
         curvature = (design * (chance * (1 - chance))[:, None]).T @ design + np.diag(penalty + 1e-9)
@@ -150,6 +142,8 @@ def logistic(features: np.ndarray, outcome: np.ndarray, ridge: float = RIDGE) ->
     return weights[:-1], float(weights[-1])
 
 
+# -- record ------------------------------------------------------------------------------------------------------------
+
 STUDY = "markers"
 OTHER_NAMES = {
     "spread": ("log_volume_std",),
@@ -157,52 +151,51 @@ OTHER_NAMES = {
     "memorised": ("superposition memorised",),
     "kernel_binary": ("kernel_agreement binary",),
 }
-"""Names that a marker has in a diagnosis, beside that of a registered column."""
-
-
+"""Names of a marker in a diagnosis, besides those of registered columns."""
 ADVICE = {
     "C25": "render each pixel from code and coordinate, as a coordinate MLP does, which composed with no remedy",
     "C23": "train on images of single factors (stripes) too, which composed where combinations alone did not",
 }
-"""What to try, by the claim that it rests on."""
+"""What to try, by the claim that supports it."""
 
 
 def write_marker_auroc(results: Results, judgements: Iterable[Judgement], path: Path) -> None:
-    """Write the file that a diagnosis reads (`diagnosis.result.packaged`); the advice rests on the verdicts."""
+    """Write the file that a diagnosis reads (`diagnosis.result.packaged`); its advice depends on the verdicts."""
     if STUDY not in results.studies:
         raise InvalidValue("marker_auroc", str(path), f"left out for a folder without the study {STUDY}")
     record = marker_auroc_record(results.dataset(STUDY), judgements)
     text = json.dumps(record, indent=1, ensure_ascii=False)
-    rows = re.sub(r"\{\s+\"auroc\"[^}]*\}", lambda score: " ".join(score[0].split()), text)  # a line for each number
+    rows = re.sub(r"\{\s+\"auroc\"[^}]*\}", lambda score: " ".join(score[0].split()), text)  # one line per metric
     write(path, f"{rows}\n".encode(), "marker_auroc")
 
 
 def marker_auroc_record(networks: xarray.Dataset, judgements: Iterable[Judgement] = ()) -> dict[str, Any]:
-    """AUROCs by the names that numbers have in a diagnosis, a sentence about the networks, and advice."""
+    """Return AUROCs by the names used in a diagnosis, a sentence about the networks, and advice."""
     table = scoring.table_of(scoring.never_shown(networks))
-    counts = Counter(str(name) for name in table.architecture)
-    kinds = ", ".join(f"{count} {name}" for name, count in counts.most_common())
+    kinds = ", ".join(f"{count} {name}" for name, count in Counter(map(str, table.architecture)).most_common())
     about = (
-        f"{len(table.arm)} networks that learnt and never saw what is held out, in {len(set(table.arm))} conditions "
-        f"({kinds}; preset {networks.attrs.get('preset', 'unknown')}), {int(table.composing.sum())} of which "
-        f"compose (OOD accuracy of at least {100 * COMPOSING:.0f} %); scored on {', '.join(table.scored)}"
+        f"{described(table)} ({kinds}; preset {networks.attrs.get('preset', 'unknown')}), "
+        f"{int(table.composing.sum())} of which compose (OOD accuracy of at least {100 * COMPOSING_ACCURACY:.0f} %); "
+        f"scored on {', '.join(table.scored)}"
     )
     scored = [marker for marker in ranking(networks) if np.isfinite(marker.auroc.low)]
     numbers = {name: _score(own) for own in scored for name in names_of(own.name)}
-    return {"networks": about, "numbers": numbers, "advice": advice(judgements)}
-
-
-def advice(judgements: Iterable[Judgement]) -> list[str]:
-    """What to try, as far as the claim that says so is supported, with its evidence."""
     supported = {own.claim: own for own in judgements if own.verdict == "supported"}
-    return [f"{text}. {name}: {sentence(supported[name])}" for name, text in ADVICE.items() if name in supported]
+    advice = [f"{text}. {name}: {sentence(supported[name])}" for name, text in ADVICE.items() if name in supported]
+    return {"networks": about, "numbers": numbers, "advice": advice}
+
+
+def described(table: scoring.Table) -> str:
+    """Describe the networks of a table."""
+    conditions = len(set(table.arm))
+    return f"{len(table.arm)} networks that learnt and never saw what is held out, in {conditions} conditions"
 
 
 def names_of(marker: str) -> list[str]:
-    """What a marker is called in a diagnosis: columns of one number a stage, or of one a factor, whose mean it is."""
+    """Return a marker's names in a diagnosis: columns with one value per stage, or with one per factor to average."""
     columns = [
         column.name
-        for column in STAGE_METRICS.columns()
+        for column in STAGE_METRICS.columns().values()
         if column.study_name == marker and column.dims in ((), ("factor",))
     ]
     return [*columns, *OTHER_NAMES.get(marker, ())]

@@ -1,21 +1,18 @@
 """Do MLPs warp the held-out region the other way? (App. E.3, Fig. 13, 14)
 
-MLPs of several depths, bump and rate codes, beside the CNN of the preset's depth.
+MLPs of several depths, bump and rate codes, and a CNN of the preset's depth.
 
 With rate codes the published recipe (128 neurons, raw pixel units, 3150 steps) does not learn its training data: at
-N = 28 no linear read-out of 128 neurons comes closer to the 495 training images than 0.057 of a blank image's error, so
-that a few silent neurons are enough to miss a tenth of it. Such MLPs have as many neurons here as those with bump codes
-(0.003), the code scaled to [−1, 1], and four times the steps at half the learning rate, in float32: neighbouring
-values have codes that differ little.
+N = 28 no linear read-out of 128 neurons gets below 0.057 of a blank image's error, so a few silent neurons are enough
+to miss the criterion of a tenth. Rate-coded MLPs here have as many neurons as bump-coded ones (0.003), codes scaled to
+[−1, 1], and four times the steps at half the learning rate, in float32 because neighbouring codes differ little.
 
-Compared are the CNN of the usual depth and the MLP with as many stages, seed by seed; other depths are alternatives. A
-CNN of depth d has d + 1 hidden stages, an MLP of depth d has d, so that the CNN of depth 4 stands beside the MLP of
-depth 5. The held-out contrast of log10 dv and F do not depend on the scale of the code, which differs between the two
-where factors are rate-coded.
+The CNN of default depth is compared with the MLP that has as many stages (a CNN of depth d has d + 1 hidden stages, an
+MLP has d), seed by seed; other depths are alternatives. Neither F nor the held-out contrast of log10 dv, the mean over
+hidden stages and output, depends on the scale of the code, in which the two differ for rate codes.
 
-The paper says that MLPs warp the held-out region the opposite way, and not which way either does. Read here: CNNs have
-less volume in the held-out region than outside (a contrast below 0), MLPs more. That is what CNNs of seeds 0 to 31 had.
-The contrast of a network is its mean over hidden stages and output.
+The paper says that MLPs warp the held-out region the opposite way, but not which way either does. It is read as: CNNs
+have less volume in the held-out region than outside (a contrast below 0), as CNNs of seeds 0 to 31 did, and MLPs more.
 """
 
 from __future__ import annotations
@@ -32,40 +29,31 @@ from matplotlib.figure import Figure
 
 from recombine.decoders import MLP
 from recombine.encodings import Rate
-from recombine.panels import band, seed_count, volume_rows
+from recombine.panels import HOLDOUT_COLOR, band, seed_count, volume_rows
 from recombine.papers.forced_rendering.depth import factorization_fall, networks_of, trained_depths
-from recombine.papers.forced_rendering.depth_figure import probes_and_factorization
+from recombine.papers.forced_rendering.depth_figure import VOLUMES, probes_and_factorization
 from recombine.papers.forced_rendering.presets import CODES, BumpPreset
 from recombine.papers.forced_rendering.samples import Statistic, difference, majority
+from recombine.reproduction import tables
 from recombine.reproduction.claims import Claim, Data, Sample, Statement
-from recombine.reproduction.criteria import effect
+from recombine.reproduction.criteria import Criterion, effect
 from recombine.reproduction.figures import FigureSpec
 from recombine.reproduction.measuring import Batch, base_attributes, grid_variables, stage_dims, stage_profile, tabulate
 from recombine.reproduction.preset import Count, Positive, Several
 from recombine.reproduction.study import Arm, Study, Trials
-from recombine.reproduction.tables import (
-    fall,
-    keep_first,
-    listed_attribute,
-    mean_after_input,
-    total_variation,
-    unevenness,
-)
-from recombine.reproduction.tables import output as at_output
+from recombine.reproduction.tables import listed_attribute
 from recombine.specs import RunSpec
 
 CNN_ARM, MLP_ARM = "CNN", "MLP"
 
 
 class MLPSettings(BumpPreset):
-    """Depths and widths of the MLP."""
-
     mlp_depths: Several = (3, 4, 5, 6, 7)
     """Hidden layers of the MLPs."""
     mlp_bump_width: Count = 256
-    """Neurons of hidden layers, for bump codes."""
+    """Neurons per hidden layer of bump-coded MLPs."""
     mlp_rate_width: Count = 256
-    """The paper's 128 are too few for the training images."""
+    """Neurons per hidden layer of rate-coded MLPs; the paper's 128 are too few for the training images."""
     mlp_rate_steps: Count = 12600
     """Optimiser steps of rate-coded MLPs."""
     mlp_rate_lr: Positive = 5e-4
@@ -79,7 +67,7 @@ class MLPSettings(BumpPreset):
     }  # fmt: skip
 
     def mlp_spec(self, code: str, depth: int) -> RunSpec:
-        """An MLP that learns what it is trained on."""
+        """Return an MLP run that learns its training data."""
         if code == "rate":
             decoder = MLP(width=self.mlp_rate_width, depth=depth)
             spec = self.spec(
@@ -90,8 +78,6 @@ class MLPSettings(BumpPreset):
 
 
 class MLPStudy(Study[MLPSettings]):
-    """MLPs from shallow to deep, and a CNN."""
-
     name: ClassVar[str] = "mlp"
     question: ClassVar[str] = "Do MLPs fail in the same way as CNNs?"
     settings: ClassVar[type[MLPSettings]] = MLPSettings
@@ -108,33 +94,28 @@ class MLPStudy(Study[MLPSettings]):
         def measured(batch: Batch) -> dict[str, Any]:
             return {**batch.scores, **stage_profile(batch)}
 
-        result = keep_first(tabulate(trials, ("encoding", "decoder", "depth"), measured, stage_dims()), "log_volume")
+        result = tabulate(trials, ("encoding", "decoder", "depth"), measured, stage_dims())
         preset = trials.preset
         attributes = base_attributes(
             trials, size=preset.size, cnn_depth=preset.depth, mlp_depths=list(preset.mlp_depths)
         )
-        return result.assign(**grid_variables(trials.first.spec)).assign_attrs(attributes)
+        grid = grid_variables(trials.first.spec)
+        return tables.keep_first(result, "log_volume").assign(**grid).assign_attrs(attributes)
 
 
 STUDY = MLPStudy()
 
 
-# -- claims ----------------------------------------------------------------------------------------------------------
+# -- claims ------------------------------------------------------------------------------------------------------------
 
 
-MAJORITY = 0.2
-"""How far above a half a share of networks has to be: more than 70 % of them."""
-LEAST_FALL = 0.02
-"""The smallest difference in the fall of F that matters."""
-LEAST_SHARE = 0.1
-"""The smallest difference in unevenness that matters, as a share of the variation."""
-
-Place = Callable[[xarray.DataArray], xarray.DataArray]
-"""From numbers over stages to one per seed."""
+def _share(networks: str, volume: str) -> Criterion:
+    where = "(log10 dv, mean over stages) in the held-out region than outside, less a half"
+    return effect(f"share of {networks} with {volume} volume {where}", 0.2)  # more than 70 % of the networks
 
 
 def matched_depth(depths: Sequence[int], cnn_depth: int) -> int:
-    """Depth of the MLP with as many stages as the CNN, or the one nearest to it."""
+    """Depth of the MLP with as many stages as the CNN, or the nearest."""
     return min(depths, key=lambda depth: (abs(depth - cnn_depth - 1), depth))
 
 
@@ -143,7 +124,7 @@ def _cnns(data: Data, code: str) -> xarray.Dataset:
 
 
 def _mlps(data: Data, code: str) -> xarray.Dataset:
-    """Those of the matched depth."""
+    """MLPs of the matched depth."""
     result = data["mlp"]
     depth = matched_depth(listed_attribute(result, "mlp_depths"), int(result.attrs["cnn_depth"]))
     return result.sel(encoding=code, decoder=MLP_ARM, depth=depth)
@@ -157,12 +138,12 @@ def _other_mlps(data: Data, code: str) -> dict[str, xarray.Dataset]:
 
 
 def _mlps_less_cnns(data: Data, statistic: Statistic, words: str = "") -> dict[str, Sample]:
-    """By code, MLP less CNN at the matched depth; with the measure in words."""
+    """By code, MLP minus CNN at the matched depth."""
     return {f"{code}{words}": difference(statistic, _mlps(data, code), _cnns(data, code)) for code in CODES}
 
 
 def _at_other_depths(data: Data, statistic: Statistic) -> dict[str, Sample]:
-    """By code and depth of the MLP, at all but the matched depth."""
+    """By code and depth, MLP minus CNN."""
     return {
         name: difference(statistic, mlp, _cnns(data, code))
         for code in CODES
@@ -170,41 +151,43 @@ def _at_other_depths(data: Data, statistic: Statistic) -> dict[str, Sample]:
     }
 
 
-# -- the volume's sign -----------------------------------------------------------------------------------------------
-
-
-def _larger_inside(networks: xarray.Dataset, place: Place = mean_after_input, sign: int = 1) -> Sample:
-    """Of how many networks the volume is larger in the held-out region than outside; smaller for a sign of −1."""
+def _larger_inside(
+    networks: xarray.Dataset, place: Callable[..., xarray.DataArray] = tables.mean_after_input, sign: int = 1
+) -> Sample:
+    """Share of networks whose volume is larger (for a sign of −1, smaller) inside the hold-out than outside."""
     return majority(sign * place(networks["contrast"]), networks)
 
 
 _smaller_inside = partial(_larger_inside, sign=-1)
 
 
-def cnn_contrast_alternatives(data: Data) -> dict[str, Sample]:
-    """At the output, and CNNs of other depths where the depth study has them."""
-    cases = {f"{code}, CNN, at the output": _smaller_inside(_cnns(data, code), at_output) for code in CODES}
-    usual = int(data["mlp"].attrs["cnn_depth"])
+def _cnn_alternatives(data: Data) -> dict[str, Sample]:
+    """CNNs at the output, and at other depths where the depth study has them."""
+    cases = {f"{code}, CNN, at the output": _smaller_inside(_cnns(data, code), tables.output) for code in CODES}
+    default = int(data["mlp"].attrs["cnn_depth"])
     for code in CODES if "depth" in data else ():
-        depths = [depth for depth in trained_depths(data, code) if depth != usual]
+        depths = [depth for depth in trained_depths(data, code) if depth != default]
         cases |= {f"{code}, CNN of depth {depth}": _smaller_inside(networks_of(data, code, depth)) for depth in depths}
     return cases
 
 
-# -- how much and how evenly factorization is lost -------------------------------------------------------------------
+def _mlp_alternatives(data: Data) -> dict[str, Sample]:
+    """MLPs at the output, and of other depths."""
+    cases = {f"{code}, MLP, at the output": _larger_inside(_mlps(data, code), tables.output) for code in CODES}
+    return cases | {name: _larger_inside(own) for code in CODES for name, own in _other_mlps(data, code).items()}
 
 
 def _evenness(networks: xarray.Dataset) -> xarray.DataArray:
-    """Largest share of the variation of F within a quarter of relative depth, with a minus."""
-    return -unevenness(networks["factorization"])
+    """Largest share of the variation of F within a quarter of relative depth, negated."""
+    return -tables.unevenness(networks["factorization"])
 
 
 def _smoothness(networks: xarray.Dataset) -> xarray.DataArray:
-    """Mean absolute second difference of F over stages, as a share of its total variation, with a minus; else 0."""
+    """Mean absolute second difference of F over stages relative to its total variation, negated; 0 if F is constant."""
     own = networks["factorization"]
-    whole = total_variation(own)
+    variation = tables.total_variation(own)
     rough = abs(own.isel(stage=slice(1, None)).diff("stage", n=2)).mean("stage")
-    return -(rough / whole).where(whole != 0, 0.0)
+    return -(rough / variation).where(variation != 0, 0.0)
 
 
 CLAIMS = (
@@ -214,36 +197,25 @@ CLAIMS = (
         "App. E.3, Fig. 13–14",
         statements=(
             Statement(
-                effect(
-                    "share of CNNs with less volume (log10 dv, mean over stages) in the held-out region than outside, "
-                    "less a half",
-                    MAJORITY,
-                ),
+                _share("CNNs", "less"),
                 lambda data: {f"{code}, CNN": _smaller_inside(_cnns(data, code)) for code in CODES},
-                cnn_contrast_alternatives,
+                _cnn_alternatives,
             ),
             Statement(
-                effect(
-                    "share of MLPs with more volume (log10 dv, mean over stages) in the held-out region than outside, "
-                    "less a half",
-                    MAJORITY,
-                ),
+                _share("MLPs", "more"),
                 lambda data: {f"{code}, MLP": _larger_inside(_mlps(data, code)) for code in CODES},
-                lambda data: {
-                    **{f"{code}, MLP, at the output": _larger_inside(_mlps(data, code), at_output) for code in CODES},
-                    **{name: _larger_inside(own) for code in CODES for name, own in _other_mlps(data, code).items()},
-                },
+                _mlp_alternatives,
             ),
             Statement(
-                effect("fall of factorization F, first hidden stage to output, MLP less CNN", LEAST_FALL),
+                effect("fall of factorization F, first hidden stage to output, MLP less CNN", 0.02),
                 lambda data: _mlps_less_cnns(data, factorization_fall),
                 lambda data: {
-                    **_mlps_less_cnns(data, lambda own: fall(own["factorization_of_means"]), ", ratio of means"),
+                    **_mlps_less_cnns(data, lambda own: tables.fall(own["factorization_of_means"]), ", ratio of means"),
                     **_at_other_depths(data, factorization_fall),
                 },
             ),
             Statement(
-                effect("largest share of the variation of F within a quarter of the depth, CNN less MLP", LEAST_SHARE),
+                effect("largest share of the variation of F within a quarter of the depth, CNN less MLP", 0.1),
                 lambda data: _mlps_less_cnns(data, _evenness),
                 lambda data: {
                     **_mlps_less_cnns(data, _smoothness, ", roughness over variation"),
@@ -257,42 +229,37 @@ CLAIMS = (
 )
 
 
-# -- figure ----------------------------------------------------------------------------------------------------------
-
-
-CNN_COLOR = "#D55E00"
+# -- figures -----------------------------------------------------------------------------------------------------------
 
 
 def mlp_volumes_figure(result: xarray.Dataset) -> Figure:
-    """Fig. 13: log10 dv at every stage of MLPs, and of a CNN below."""
+    """Fig. 13: draw log10 dv at every stage of MLPs, and of a CNN below."""
+    networks = [(MLP_ARM, depth) for depth in listed_attribute(result, "mlp_depths")]
+    arms = [(code, *own) for code in CODES for own in networks]
+    arms += [(code, CNN_ARM, int(result.attrs["cnn_depth"])) for code in CODES]
+    volume = result["log_volume"]
     rows = [
-        (f"{code}\nMLP {depth}", result["log_volume"].sel(encoding=code, decoder=MLP_ARM, depth=depth))
-        for code in CODES
-        for depth in listed_attribute(result, "mlp_depths")
+        (f"{code}\n{decoder} {depth}", volume.sel(encoding=code, decoder=decoder, depth=depth))
+        for code, decoder, depth in arms
     ]
-    depth = int(result.attrs["cnn_depth"])
-    rows += [(f"{c}\nCNN {depth}", result["log_volume"].sel(encoding=c, decoder=CNN_ARM, depth=depth)) for c in CODES]
-    return volume_rows(result, rows, "log10 of the volume element by stage (columns: input, layers, output)", 1.0)
+    return volume_rows(result, rows, VOLUMES, 1.0)
 
 
 def mlp_volumes_caption(result: xarray.Dataset) -> str:
-    """The contrasts in words."""
     contrast = result["contrast"].isel(stage=slice(1, None)).mean("stage").mean(["depth", "seed"])
-    words = [
-        f"{code} code: MLP {contrast.sel(encoding=code, decoder=MLP_ARM).item():+.2f}, "
-        f"CNN {contrast.sel(encoding=code, decoder=CNN_ARM).item():+.2f}"
-        for code in CODES
-    ]
+    words = []
+    for code in CODES:
+        mlp, cnn = (contrast.sel(encoding=code, decoder=decoder).item() for decoder in (MLP_ARM, CNN_ARM))
+        words.append(f"{code} code: MLP {mlp:+.2f}, CNN {cnn:+.2f}")
     return (
-        "log10 of the volume element over the grid, first seed, each panel in colours of its own. Mean of log10 dv in "
-        f"the held-out region less that of the kept one, over layers and {seed_count(result['contrast'])}: "
-        + "; ".join(words)
-        + "."
+        "log10 of the volume element over the grid, first seed, each panel with its own colour scale. Mean of log10 dv "
+        f"in the held-out region minus that in the kept one, over layers and {seed_count(result['contrast'])}: "
+        f"{'; '.join(words)}."
     )
 
 
 def mlp_profiles_figure(result: xarray.Dataset) -> Figure:
-    """Fig. 14: probes and factorization of MLPs, a CNN beside them."""
+    """Fig. 14: draw probes and factorization of MLPs, with a CNN for comparison."""
     depths, cnn_depth = listed_attribute(result, "mlp_depths"), result.attrs["cnn_depth"]
     shades = pyplot.get_cmap("viridis")(np.linspace(0.05, 0.9, len(depths)))
 
@@ -301,13 +268,12 @@ def mlp_profiles_figure(result: xarray.Dataset) -> Figure:
         for depth, color in zip(depths, shades, strict=True):
             band(ax, own.sel(decoder=MLP_ARM, depth=depth), f"MLP {depth}", color)
         cnn = own.sel(decoder=CNN_ARM, depth=cnn_depth)
-        band(ax, cnn, f"CNN {cnn_depth}", CNN_COLOR, linestyle="--", marker="s")
+        band(ax, cnn, f"CNN {cnn_depth}", HOLDOUT_COLOR, linestyle="--", marker="s")
 
     return probes_and_factorization(lines)
 
 
 def mlp_profiles_caption(result: xarray.Dataset) -> str:
-    """Falls of factorization in words."""
     words = []
     for code in CODES:
         own = result["factorization"].sel(encoding=code)
@@ -316,10 +282,9 @@ def mlp_profiles_caption(result: xarray.Dataset) -> str:
         cnn = fall.sel(decoder=CNN_ARM, depth=result.attrs["cnn_depth"]).item()
         words.append(f"{code} code: {mlp:.2f} for MLPs, {cnn:.2f} for the CNN")
     return (
-        "Held-out linear probes and factorization along the stages of MLPs, a CNN dashed; means and standard errors "
-        f"over {seed_count(result['factorization'])}. Factorization falls from the input to its lowest stage by: "
-        + "; ".join(words)
-        + "."
+        "Held-out linear probes and factorization along the stages of MLPs, and of a CNN (dashed); means and standard "
+        f"errors over {seed_count(result['factorization'])}. Fall of factorization from the input to its lowest stage: "
+        f"{'; '.join(words)}."
     )
 
 

@@ -1,6 +1,6 @@
-"""Settings that studies of this paper share. The defaults are the paper's, with 56 seeds wherever a claim is judged.
+"""Settings shared by this paper's studies. The defaults are the paper's, with 56 seeds wherever a claim is judged.
 
-`quick` is for two CPU cores and minutes: small images and networks, few seeds. A study's own are in its folder.
+`quick` runs in minutes on two CPU cores: small images, small networks, few seeds.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ class Common(Preset):
     """Settings of every study."""
 
     name: str = "paper"
-    """What it is called, as `--preset` takes it."""
+    """Name, as given to `--preset`."""
     seeds: Seeds = 56
-    """Seeds where a claim is judged."""
+    """Seeds per arm that a claim is judged on."""
     extra_seeds: Seeds = 12
-    """Seeds of extras that no claim rests on; never more than `seeds`."""
+    """Seeds per arm that no claim depends on; at most `seeds`."""
     first_seed: Count = 100
-    """The first of the seeds; the criteria were written with results of seeds 0 to 31 in view."""
+    """First seed; the criteria were written with the results of seeds 0 to 31 known."""
     precision: Precision = "bf16"
-    """Arithmetic of training; measurements are always in float32."""
+    """Numerical precision of training; measurements always use float32."""
 
     variants: ClassVar[Mapping[str, Any]] = {
         "quick": {"seeds": 3, "extra_seeds": 1, "first_seed": 0, "precision": "float32"}
@@ -34,16 +34,16 @@ class Common(Preset):
 
 
 class WithDepth(Common):
-    """Settings of a study whose CNN has the usual depth."""
+    """Adds the default CNN depth."""
 
     depth: Count = 4
-    """Depth of the CNN where it is not varied."""
+    """Depth of the CNN where depth is not varied."""
 
     variants: ClassVar[Mapping[str, Any]] = {"quick": {"depth": 2}}
 
 
 class WithLearningRate(Common):
-    """Settings of a study that trains at the usual learning rate."""
+    """Adds the default learning rate."""
 
     lr: Positive = 1e-3
     """Learning rate."""
@@ -52,16 +52,16 @@ class WithLearningRate(Common):
 
 
 class BumpPreset(WithDepth, WithLearningRate):
-    """Settings of a study of bumps on the usual grid."""
+    """Settings of studies of bump images on the default grid."""
 
     size: Count = 28
-    """N, pixels a side."""
+    """Image side N in pixels."""
     width: Count = 64
     """Channels of the CNN."""
     samples: Count = 2000
-    """Draws with replacement in a training set."""
+    """Training examples, drawn with replacement."""
     steps: Count = 3150
-    """Optimiser steps of every network on bumps or stripes (the paper's 50 epochs of 63)."""
+    """Optimiser steps on bumps or stripes (the paper's 50 epochs of 63 steps)."""
 
     variants: ClassVar[Mapping[str, Any]] = {"quick": {"size": 14, "width": 12, "samples": 600, "steps": 500}}
 
@@ -73,7 +73,7 @@ class BumpPreset(WithDepth, WithLearningRate):
         lr: float | None = None,
         **task: Any,
     ) -> RunSpec:
-        """A bump run of this preset's size, of seed 0; `task` are fields of the task."""
+        """Return a run on bumps, with seed 0; `task` sets fields of the task."""
         fields: dict[str, Any] = {"size": self.size, "training": f"draws:{self.samples}", **task}
         return RunSpec(
             task=BumpTask(**fields),
@@ -82,22 +82,22 @@ class BumpPreset(WithDepth, WithLearningRate):
         )
 
     def cnn(self, depth: int) -> CNN:
-        """The CNN at a depth."""
+        """Return the CNN of a given depth."""
         return CNN(width=self.width, depth=depth)
 
 
 CODES = ("bump", "rate")
 """The two encodings that the paper compares."""
 ALL_CODES = ("bump", "onehot", "rate", "ramp", "positional")
-"""Every encoding of a position that the studies compare."""
+"""Every encoding of a position that is compared."""
 
 
 def kept_combinations(spec: RunSpec) -> int:
-    """Combinations that are not held out; small grids have fewer than there are bumps."""
+    """Number of combinations that are not held out."""
     return int((~spec.task.held_out).sum())
 
 
 def whole_grid(spec: RunSpec) -> RunSpec:
-    """The same run with the held-out combinations in its training set, and as many steps."""
+    """Return the same run, for as many steps, with the held-out combinations in the training set."""
     recipe = spec.recipe.replace(steps=spec.total_steps)
     return spec.replace(task=spec.task.replace(region="whole"), recipe=recipe)

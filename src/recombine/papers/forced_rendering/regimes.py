@@ -1,14 +1,14 @@
 """Do memorising and composing networks sit in different kernel regimes? (App. A.4–A.5)
 
-Failing (bumps alone), stripe-trained, and penalised networks: PF_Coeff and operator-Schmidt spectrum of the Gram matrix
-of their outputs, and its distance to that of the ideal bump images, ‖K − K*‖ / ‖K*‖ (Frobenius). Kernels are cosines
-of outputs over the background, so that brightness does not count.
+PF_Coeff and operator-Schmidt spectrum of the Gram matrix of outputs, and its distance to that of ideal bump images,
+‖K − K*‖ / ‖K*‖ (Frobenius), for failing (bumps alone), stripe-trained and penalised networks. Kernels are cosines of
+outputs relative to the background, so that brightness does not matter.
 
-A.4 calls a kernel of one Schmidt term, a single product of one kernel per factor, "purely factorized"; A.5 calls a
-single N-factor term the "pure memorization regime", with weight in single-factor terms as its opposite. Over bumps both
-are said of the same kernel: that of the right images *is* one product, k(x, x′) k(y, y′). So neither number says which
-regime composes, and the distance to the right images' own kernel stands beside them. Numbers are given without a
-verdict, each composing arm against the same network without the remedy.
+A.4 calls a kernel with one Schmidt term "purely factorized"; A.5 calls a single N-factor term the "pure memorization
+regime" and weight in single-factor terms its opposite. For bumps both apply to the same kernel: that of the ideal
+images is one product, k(x, x′) k(y, y′). Neither measure identifies the regime that composes, so the distance to the
+ideal kernel is reported as well, and the claim is exploratory: each composing arm is compared with the same network
+without the remedy, without a verdict.
 """
 
 from __future__ import annotations
@@ -36,15 +36,13 @@ from recombine.reproduction.study import Arm, Study, Trials
 FAILING, STRIPES, STRIPES_BUMPS = "bumps alone", "stripes only", "stripes and bumps"
 UNPENALISED, PENALISED = "low-rank, no penalty", "low-rank, both penalties"
 RIVALS = {STRIPES: FAILING, STRIPES_BUMPS: FAILING, PENALISED: UNPENALISED}
-"""Each composing arm, and the arm that it is compared with: the same network without the remedy."""
-
-
+"""Each composing arm, and the same network without the remedy."""
 MODES = 12
-"""Schmidt values kept."""
+"""Number of Schmidt values stored."""
 
 
 class Settings(StripeSettings, PenaltySettings):
-    """Those of the two studies whose networks it measures."""
+    """Settings of the two studies whose networks it measures."""
 
 
 class RegimeStudy(Study[Settings]):
@@ -79,23 +77,19 @@ def _measured(batch: Batch) -> dict[str, Any]:
     task = batch.task
     gram = _kernel(batch.outputs(task.grid.points) - task.background)
     ideal = _kernel(task.render(task.grid.points) - task.background)
-    return {
-        **batch.scores,
-        **training_fit(batch),
-        **_regime(gram, task.grid.shape),
-        "kernel_distance": (gram - ideal).norm(dim=(-2, -1)) / ideal.norm(),
-    }
+    distance = (gram - ideal).norm(dim=(-2, -1)) / ideal.norm()
+    return {**batch.scores, **training_fit(batch), **_regime(gram, task.grid.shape), "kernel_distance": distance}
 
 
 def _ideal(batch: Batch) -> dict[str, Any]:
-    """The same of the right images, which every run of an arm has."""
+    """The same measures for the target images, which all runs of an arm share."""
     task = batch.task
     gram = _kernel(task.render(task.grid.points) - task.background).expand(len(batch), -1, -1)
     return {f"ideal_{name}": value for name, value in _regime(gram, task.grid.shape).items()}
 
 
 def _kernel(images: Tensor) -> Tensor:
-    """Cosines between images, `[…, point, y, x]`."""
+    """Cosines between images `[…, point, y, x]`."""
     return gram_matrix(images.flatten(-2).double(), "cosine")
 
 
@@ -116,7 +110,7 @@ STUDY = RegimeStudy()
 
 
 def _less_failing(data: Data, name: str, sign: int, words: str = "") -> dict[str, Sample]:
-    """A number of composing networks less that of failing ones, or the other way round for a sign of −1."""
+    """Composing minus failing networks, or failing minus composing ones with a sign of −1."""
     pairs = {pair[0]: [data["regimes"].sel(arm=arm) for arm in pair] for pair in RIVALS.items()}
     return {f"{arm}{words}": difference(name, *own[::sign]) for arm, own in pairs.items()}
 
@@ -150,33 +144,31 @@ CLAIMS = (
 
 # -- figure ----------------------------------------------------------------------------------------------------------
 
+PANELS = {
+    "schmidt_rank": "Schmidt rank",
+    "single_factor": "PF_Coeff, single factors",
+    "kernel_distance": "distance to ideal kernel",
+}
+"""Variables drawn by arm, and the titles of their panels."""
+
 
 def regimes_figure(result: xarray.Dataset) -> Figure:
-    """Schmidt spectra and ranks, single-factor weights and distances to the ideal of failing and composing networks."""
+    """Draw Schmidt spectra and ranks, single-factor weights and distances to the ideal kernel."""
     arms = [str(arm) for arm in result["arm"].values]
+    ticks = [arm.replace(", ", ",\n").replace(" and ", "\nand ") for arm in arms]
     with styled():
-        figure, axes = pyplot.subplots(1, 4, figsize=(12.4, 3.5), layout="constrained")
+        figure, (spectra, *axes) = pyplot.subplots(1, 4, figsize=(12.4, 3.5), layout="constrained")
         modes = np.arange(1, result.sizes["mode"] + 1)
         for arm, color in zip(arms, COLORS, strict=False):
-            axes[0].plot(
-                modes, result["schmidt"].sel(arm=arm).mean("seed"), "o-", markersize=3.5, color=color, label=arm
-            )
-        ideals = np.unique(result["ideal_schmidt"].values.round(6), axis=0)
-        for number, ideal in enumerate(ideals):
-            axes[0].plot(modes, ideal, "k:", label="ideal bumps" if number == 0 else None)
-        axes[0].set_yscale("log")
-        axes[0].set_ylim(bottom=1e-3)
-        axes[0].set_xlabel("mode")
-        axes[0].set_title("operator-Schmidt values")
-        axes[0].legend(fontsize=7)
-        for ax, name, title in zip(
-            axes[1:],
-            ("schmidt_rank", "single_factor", "kernel_distance"),
-            ("Schmidt rank", "PF_Coeff, single factors", "distance to ideal kernel"),
-            strict=True,
-        ):
+            means = result["schmidt"].sel(arm=arm).mean("seed")
+            spectra.plot(modes, means, "o-", markersize=3.5, color=color, label=arm)
+        for number, ideal in enumerate(np.unique(result["ideal_schmidt"].values.round(6), axis=0)):
+            spectra.plot(modes, ideal, "k:", label="ideal bumps" if number == 0 else None)
+        spectra.set(yscale="log", xlabel="mode", title="operator-Schmidt values")
+        spectra.set_ylim(bottom=1e-3)
+        spectra.legend(fontsize=7)
+        for ax, (name, title) in zip(axes, PANELS.items(), strict=True):
             bar_groups(ax, arms, {arm: result[name].sel(arm=arm).values for arm in arms}, COLORS)
-            ticks = [arm.replace(", ", ",\n").replace(" and ", "\nand ") for arm in arms]
             ax.set_xticks(range(len(arms)), ticks, rotation=35, ha="right", fontsize=7)
             dotted = result.get(f"ideal_{name}", 0 * result["ideal_schmidt_rank"])  # the distance to itself is 0
             for k, ideal in enumerate(dotted.values):
@@ -186,23 +178,20 @@ def regimes_figure(result: xarray.Dataset) -> Figure:
 
 
 def regimes_caption(result: xarray.Dataset) -> str:
-    """The two numbers by arm."""
-    names = ["schmidt_rank", "single_factor", "kernel_distance"]
-    means = result[names].mean("seed")
-    words = "; ".join(
-        f"{arm} {', '.join(f'{means[name].sel(arm=arm).item():.2f}' for name in names)}" for arm in result["arm"].values
-    )
-    ideals: dict[str, list[str]] = {}
+    """Return the caption: means by arm."""
+    means = result[list(PANELS)].mean("seed")
+    words, ideals = [], dict[str, list[str]]()
     for arm in result["arm"].values:
-        own = result[["ideal_schmidt_rank", "ideal_single_factor"]].sel(arm=arm)
-        numbers = f"{own['ideal_schmidt_rank'].item():.2f} and {own['ideal_single_factor'].item():.2f}"
-        ideals.setdefault(numbers, []).append(str(arm))
+        words.append(f"{arm} {', '.join(f'{means[name].sel(arm=arm).item():.2f}' for name in PANELS)}")
+        own = [result[name].sel(arm=arm).item() for name in ("ideal_schmidt_rank", "ideal_single_factor")]
+        ideals.setdefault(" and ".join(f"{value:.2f}" for value in own), []).append(str(arm))
     ideal = ", ".join(f"{numbers} ({'; '.join(arms)})" for numbers, arms in ideals.items())
     return (
         f"Kernel (cosine Gram matrix) of the outputs over the whole grid, {seed_count(result['schmidt_rank'])}. "
         "Effective number of Schmidt terms, weight in single-factor terms, and relative distance to the kernel of "
-        f"ideal bumps: {words}. Dotted, ideal bumps at each arm's settings, whose distance is 0: {ideal}. A.4 calls "
-        "one Schmidt term purely factorized, A.5 calls one N-factor term memorisation; the ideal kernel is both."
+        f"ideal bumps: {'; '.join(words)}. Dotted: ideal bumps in each arm's settings, whose distance is 0: {ideal}. "
+        "A.4 calls one Schmidt term purely factorized, A.5 calls one N-factor term memorisation; the ideal kernel is "
+        "both."
     )
 
 

@@ -1,23 +1,16 @@
 """What does a network draw in a gap between the angles it was trained on? (App. E.2, Fig. 9)
 
-One digit turned by every angle but those strictly between 160° and 200°; and several digits, of which the first has the
-gap while the others are seen at every angle. The code is (cos θ, sin θ), with a one-hot code of the digit.
+One digit rotated by every angle except those strictly between 160° and 200°; and several digits, of which only the
+first has the gap. The code is (cos θ, sin θ), with a one-hot code of the digit if there are several.
 
-Conventions: errors are over blank, what an empty image scores on that digit, averaged over the gap; `mid_gap_error` is
-that at the angle nearest to the gap's middle. `edges_less_truth` is from a regression of outputs in the middle half of
-the gap, `edges_less_truth_inner` in its middle fifth, `blend_less_truth` at all angles in it (`regression`).
-`stage_speed` is ‖df/dθ‖ (exact) averaged inside the gap over outside, `stage_roughness` how much the path of a stage
-bends in it relative to outside (`roughness`), and `roughness_held` and `roughness_kept` are the bump task's measures of
-log10 of the volume, here the speed. Pictures are of the first seed, 0 … 255, and so are the stages' principal
-components, from which figures are drawn (`reduction`). Numbers of several digits begin with `many_`.
+Conventions: errors are over the error of a blank image for that digit, averaged over the gap. `stage_speed` is ‖df/dθ‖
+averaged inside the gap over outside; `roughness_held` and `roughness_kept` are those of the bump task, where the volume
+is the speed. Images, 0 to 255, and principal components of the stages are those of the first seed. Variables of the
+many-digit networks start with `many_`.
 
-Inside the gap, at least a quarter of it away from either edge, outputs are regressed on the truth and on the true
-images at the edges (`regression`): −1 for a network that draws the truth, 1 for one that blends. "Error at mid-gap" is
-that at the angle in the middle, over the error of a blank image.
-
-"Stages stay smooth" is compared with the bump task, whose failing networks do not: how rough log10 of the volume (here
-the speed) is inside the hold-out over outside, in decades, mean over the network's own stages. Networks of the two
-tasks are paired by their numbers, which have nothing to do with one another.
+Smoothness of stages is compared with the bump task, where stages of failing networks are rough: log10 of the roughness
+of log10 volume inside the hold-out over outside, averaged over stages. Networks of the two tasks are paired by
+position; their seeds are unrelated.
 """
 
 from __future__ import annotations
@@ -28,11 +21,11 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 import xarray
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from recombine.decoders import CNN
 from recombine.metrics import features, log_volume, metric_tensor, roughness
-from recombine.papers.forced_rendering import rotation_measures as measures
 from recombine.papers.forced_rendering.presets import WithDepth
 from recombine.papers.forced_rendering.samples import FAILING, decades, difference, measured
 from recombine.reproduction.claims import Claim, Data, Sample, Statement
@@ -45,27 +38,29 @@ from recombine.tasks.rotation import RotationTask
 
 ONE, MANY = "one digit", "many digits"
 INPUT = "input"
-"""The stage that is the code."""
+"""The stage that holds the code."""
 OUTPUT, BLEND, TRUTH = "output_image", "blend_image", "truth_image"
-"""Pictures across the gap, as they are kept."""
-
-
+"""Stored images across the gap."""
 FEWEST_ANGLES = 36
-"""Of each of several digits: every ten degrees."""
+"""Fewest angles of each of several digits: every ten degrees."""
 SHOWN = 9
-"""Angles across the gap, its edges included, at which pictures are kept."""
-INNER = 0.4
-"""Share of the gap next to either edge that inner angles leave out."""
+"""Number of angles across the gap, edges included, at which images are stored."""
+MARGIN, INNER_MARGIN = 0.25, 0.4
+"""Share of the gap next to either edge that regressions leave out, and that of the stricter alternative."""
+NEGLIGIBLE = 1e-5
+"""Share of a stage's variance in the principal components that are dropped."""
+MOST_ANGLES = 250
+"""Largest number of angles at which principal components are stored."""
+TINY = 1e-30
 BY_STAGE = ("stage_speed", "stage_roughness", "roughness_held", "roughness_kept")
-ALONG = {"error": "angle", "error_others": "angle", **dict.fromkeys(BY_STAGE, "stage")}
-"""What a measured row runs along."""
+INNER_DIMS = {"error": ("angle",), "error_others": ("angle",), **dict.fromkeys(BY_STAGE, ("stage",))}
 
 
 class Settings(WithDepth):
     """Angles, digits and training."""
 
     angles: Count = 1000
-    """Angles of the rotation study."""
+    """Number of angles in the rotation study."""
     rotation_size: Count = 28
     """Rows and columns of the image."""
     rotation_width: Count = 128
@@ -75,7 +70,7 @@ class Settings(WithDepth):
     rotation_lr: Positive = 1e-3
     """Learning rate."""
     digits: Count = 10
-    """Digits of the many-digit variant."""
+    """Number of digits in the many-digit variant."""
     rotation_seeds: Seeds = 64
     """Seeds with one digit."""
 
@@ -119,7 +114,7 @@ class RotationStudy(Study[Settings]):
 
 
 def _spec(preset: Settings, **task: Any) -> RunSpec:
-    """The published recipe: squared plus a tenth of the absolute error, little weight decay."""
+    """The published recipe: squared error plus a tenth of the absolute error, and weak weight decay."""
     return RunSpec(
         task=RotationTask(size=preset.rotation_size, training="each", **task),
         decoder=CNN(width=preset.rotation_width, depth=preset.depth),
@@ -133,59 +128,57 @@ def _task(batch: Batch) -> RotationTask:
 
 
 def _tabulated(trials: Trials[Settings], arm: str, measure: Callable[[Batch], dict[str, Any]]) -> xarray.Dataset:
-    """What is measured on the runs of one arm, over seeds."""
+    """Measurements of one arm, over seeds."""
     alone = Trials(trials.preset, trials.device, {(arm,): trials[arm]})
-    return tabulate(alone, ("arm",), measure, {name: (dim,) for name, dim in ALONG.items()}).isel(arm=0, drop=True)
+    return tabulate(alone, ("arm",), measure, INNER_DIMS).isel(arm=0, drop=True)
 
 
 def _angles(batch: Batch, prefix: str = "") -> dict[str, Any]:
-    """Coordinates: the angles, and which of them are in the gap."""
+    """Coordinates: the angles, and which of them lie in the gap."""
     task, name = _task(batch), f"{prefix}angle"
-    held = measures.by_digit(task, task.held_out)[0].numpy()
-    return {name: task.grid.factors[-1].values.numpy(), f"{prefix}gap": (name, held)}
+    return {name: task.grid.factors[-1].values.numpy(), f"{prefix}gap": (name, in_gap(task).numpy())}
 
 
 def _over_angles(batch: Batch) -> dict[str, Any]:
-    """Scores, errors of the digit with the gap, and what its outputs there are made of."""
+    """Scores, errors of the digit with the gap, and regression weights of its outputs there."""
     task, errors = _task(batch), _errors(batch)[:, 0]
-    low, high = measures.gap_edges(task)
+    low, high = gap_edges(task)
     nearest = int((task.grid.factors[-1].values - (low + high) / 2).abs().argmin())
-    angles, edges = measures.gap_angles(task), measures.edge_images(task)
-    values = measures.first_digit(task, angles)
+    angles, edges = gap_angles(task), edge_images(task)
+    values = first_digit(task, angles)
     drawn, truths = batch.outputs(values), task.render(values)
-    parts = (torch.isin(angles, measures.middle_angles(task, *margin)) for margin in ((), (INNER,)))
-    weights, inner = (measures.edge_regression(drawn[:, part], truths[part], edges) for part in parts)
+    parts = (torch.isin(angles, middle_angles(task, margin)) for margin in (MARGIN, INNER_MARGIN))
+    (weights, explained), (inner, _) = (edge_regression(drawn[:, part], truths[part], edges) for part in parts)
     return {
         "id_over_blank": batch.scores["id_over_blank"],
         "ood_over_blank": batch.scores["ood_over_blank"],
         "error": errors,
         "mid_gap_error": errors[:, nearest],
-        "edges_less_truth": weights.edges_less_truth,
-        "edges_less_truth_inner": inner.edges_less_truth,
-        "blend_less_truth": measures.blend_regression(drawn, truths, measures.linear_blend(task, angles)),
-        "truth_weight": weights.truth.mean(dim=-1),
-        "edges_weight": (weights.before + weights.after).mean(dim=-1),
-        "explained": weights.explained.mean(dim=-1),
+        "edges_less_truth": edges_less_truth(weights),
+        "edges_less_truth_inner": edges_less_truth(inner),
+        "blend_less_truth": blend_less_truth(drawn, truths, linear_blend(task, angles)),
+        "truth_weight": weights[..., 0].mean(dim=-1),
+        "edges_weight": weights[..., 1:].sum(dim=-1).mean(dim=-1),
+        "explained": explained.mean(dim=-1),
     }
 
 
 def _errors(batch: Batch) -> np.ndarray:
-    """Error over blank: per member one row per digit, one column per angle."""
+    """Error over blank: `[member, digit, angle]`."""
     task = _task(batch)
     error, blank = (batch.stored(name).reshape(-1, task.digits, task.angles) for name in ("error", "blank"))
-    held = measures.by_digit(task, task.held_out)[0].numpy()
-    return np.asarray(error / blank[:, :, held].mean(axis=2, keepdims=True))
+    return np.asarray(error / blank[:, :, in_gap(task).numpy()].mean(axis=2, keepdims=True))
 
 
 def _stages(batch: Batch) -> dict[str, Tensor]:
-    """By stage: speed, path and volume inside the gap and outside; NaN for a stage that stands still."""
+    """Speed and roughness by stage, inside the gap and outside; NaN for a stage that does not move."""
     task = _task(batch)
     points, held = task.grid.points.to(batch.device), task.held_out
     metrics = metric_tensor(batch.reader(), points, members=1, memory=batch.memory)
     speeds = [metric[..., 0, 0].double().clamp(min=0).sqrt() for metric in metrics.values()]
     volumes = [log_volume(metric) for metric in metrics.values()]
     bends = [
-        torch.stack([measures.stage_roughness(member, held) for member in stage]).cpu()
+        torch.stack([stage_roughness(member, held) for member in stage]).cpu()
         for _, stage in features(batch.reader(), points, members=1, memory=batch.memory)
     ]
     by_stage = {
@@ -200,13 +193,9 @@ def _stages(batch: Batch) -> dict[str, Tensor]:
 def _pictures(batch: Batch) -> dict[str, Any]:
     """Outputs, truths and blends at angles across the gap."""
     task = _task(batch)
-    shown = torch.linspace(*measures.gap_edges(task), SHOWN, dtype=torch.float64)
-    values = measures.first_digit(task, shown)
-    images = {
-        OUTPUT: batch.outputs(values)[0],
-        TRUTH: task.render(values),
-        BLEND: measures.linear_blend(task, shown),
-    }
+    shown = torch.linspace(*gap_edges(task), SHOWN, dtype=torch.float64)
+    values = first_digit(task, shown)
+    images = {OUTPUT: batch.outputs(values)[0], TRUTH: task.render(values), BLEND: linear_blend(task, shown)}
     pictures: dict[str, Any] = {
         name: (("shown", "row", "column"), (image.clamp(0, 1) * 255).round().to(torch.uint8).numpy())
         for name, image in images.items()
@@ -215,13 +204,13 @@ def _pictures(batch: Batch) -> dict[str, Any]:
 
 
 def _components(batch: Batch) -> dict[str, Any]:
-    """Stages of the first network at some angles, on their principal components; the code is as it is."""
+    """Principal components of the first network's stages at evenly spaced angles; the code is stored unchanged."""
     task = _task(batch)
-    chosen = measures.chosen_angles(task.angles)
+    chosen = torch.arange(0, task.angles, -(-task.angles // MOST_ANGLES))
     points = task.grid.points[chosen].to(batch.device)
     stages = {
-        name: one[0].cpu().numpy() if one.shape[-1] <= 2 else measures.principal_scores(one[0])
-        for name, one in features(batch.reader(), points, members=1, memory=batch.memory)
+        name: stage[0].cpu().numpy() if stage.shape[-1] <= 2 else principal_scores(stage[0])
+        for name, stage in features(batch.reader(), points, members=1, memory=batch.memory)
     }
     most = max(scores.shape[1] for scores in stages.values())
     padded = [np.pad(scores, ((0, 0), (0, most - scores.shape[1]))) for scores in stages.values()]
@@ -229,23 +218,157 @@ def _components(batch: Batch) -> dict[str, Any]:
         "components": (("stage", "some_angle", "component"), np.stack(padded).astype(np.float32)),
         "stage": list(stages),
         "some_angle": task.grid.factors[-1].values[chosen].numpy(),
-        "some_gap": ("some_angle", measures.by_digit(task, task.held_out)[0][chosen].numpy()),
+        "some_gap": ("some_angle", in_gap(task)[chosen].numpy()),
     }
 
 
 STUDY = RotationStudy()
 
 
+# -- the gap ---------------------------------------------------------------------------------------------------------
+
+
+def in_gap(task: RotationTask) -> Bool[Tensor, " angle"]:
+    """Return which angles of the first digit are held out."""
+    return task.held_out.reshape(task.digits, task.angles)[0]
+
+
+def gap_angles(task: RotationTask) -> Float[Tensor, " angle"]:
+    """Return the held-out angles."""
+    return task.grid.factors[-1].values[in_gap(task)]
+
+
+def gap_edges(task: RotationTask) -> tuple[float, float]:
+    """Return the last trained angles on either side of the gap."""
+    inside, step = gap_angles(task), task.grid.factors[-1].spacing
+    return inside.min().item() - step, inside.max().item() + step
+
+
+def middle_angles(task: RotationTask, margin: float = MARGIN) -> Float[Tensor, " angle"]:
+    """Return the held-out angles at least a share of the gap away from its edges."""
+    angles, (low, high) = gap_angles(task), gap_edges(task)
+    depth = (angles - low) / (high - low)
+    rounding = 1e-9
+    return angles[(depth >= margin - rounding) & (depth <= 1 - margin + rounding)]
+
+
+def first_digit(task: RotationTask, angles: Tensor) -> Tensor:
+    """Return rows of factor values: the first digit at these angles."""
+    return angles[:, None] if task.digits == 1 else torch.stack([torch.zeros_like(angles), angles], dim=1)
+
+
+def edge_images(task: RotationTask) -> Float[Tensor, "edge y x"]:
+    """Return the first digit's true images at the gap's two edges."""
+    return task.render(first_digit(task, torch.tensor(gap_edges(task), dtype=torch.float64)))
+
+
+def linear_blend(task: RotationTask, angles: Float[Tensor, " angle"]) -> Float[Tensor, "angle y x"]:
+    """Return the true images at the gap's edges, mixed with weights linear in the angle."""
+    (low, high), (before, after) = gap_edges(task), edge_images(task)
+    weight = ((angles - low) / (high - low))[:, None, None]
+    return (1 - weight) * before + weight * after
+
+
+# -- regression ------------------------------------------------------------------------------------------------------
+# Each output inside the gap is regressed on the truth at that angle and the true images at the gap's two edges, over
+# pixels and without an intercept, since the background is 0. The edges' weights minus the truth's, mean over angles,
+# are −1 for a network that draws the truth, 1 for any blend of the edges (whose weights sum to 1), and 0 for one that
+# draws nothing. Weights may be negative, which networks that draw neither need.
+#
+# Near an edge the truth is almost that edge's image and the weights are ill-determined: at 28 pixels and the default
+# gap, the condition number of the three unit images is 2 in the middle, 2.7 a quarter of the gap from an edge, 10 at 2°
+# and 60 at the first angle. Hence the margin. `blend_less_truth` can use all angles: its two weights are shared by
+# them, and angles at which truth and blend nearly coincide contribute almost nothing.
+
+
+def edge_regression(
+    drawn: Float[Tensor, "*member angle y x"], truths: Float[Tensor, "angle y x"], edges: Float[Tensor, "edge y x"]
+) -> tuple[Float[Tensor, "*member angle image"], Float[Tensor, "*member angle"]]:
+    """Weights of the truth and the two edge images in each output, and the share of its square that they explain.
+
+    The explained share is NaN where nothing is drawn.
+    """
+    known = torch.stack([truths, *(edge.expand_as(truths) for edge in edges)], dim=1)
+    return _least_squares(drawn.flatten(-2), known.flatten(-2).to(drawn.device))
+
+
+def edges_less_truth(weights: Float[Tensor, "*member angle image"]) -> Float[Tensor, "*member"]:
+    """Weight of the edges minus that of the truth, mean over angles."""
+    return (weights[..., 1:].sum(dim=-1) - weights[..., 0]).mean(dim=-1)
+
+
+def blend_less_truth(
+    drawn: Float[Tensor, "*member angle y x"], truths: Float[Tensor, "angle y x"], blends: Float[Tensor, "angle y x"]
+) -> Float[Tensor, "*member"]:
+    """Weight of the linear blends minus that of the truths, in one regression of all outputs."""
+    known = torch.stack([truths, blends]).flatten(1).to(drawn.device)
+    weights, _ = _least_squares(drawn.flatten(-3), known)
+    return weights[..., 1] - weights[..., 0]
+
+
+def _least_squares(
+    drawn: Float[Tensor, "*shape pixel"], known: Float[Tensor, "*row image pixel"]
+) -> tuple[Float[Tensor, "*shape image"], Float[Tensor, "*shape"]]:
+    """Weights of the known images in outputs, and the share of the outputs' square that they explain."""
+    drawn, known = drawn.double(), known.double()
+    weights = (drawn[..., None, :] @ torch.linalg.pinv(known))[..., 0, :]
+    residual = drawn - (weights[..., None, :] @ known)[..., 0, :]
+    square = drawn.square().sum(dim=-1)
+    return weights, 1 - residual.square().sum(dim=-1) / torch.where(square > 0, square, torch.nan)
+
+
+# -- stages ----------------------------------------------------------------------------------------------------------
+# Over the angles, a stage's activations form a closed path. Its roughness is the mean length of the second differences
+# f(i + 1) − 2 f(i) + f(i − 1) over that of the first differences (f(i + 1) − f(i − 1)) / 2. A ratio of means, not a
+# mean of ratios, gives little weight to angles at which the stage hardly moves.
+
+
+def path_roughness(
+    activations: Float[Tensor, "*member angle feature"], region: Bool[Tensor, " angle"]
+) -> Float[Tensor, "*member"]:
+    """Roughness of a closed path of evenly spaced angles, over steps centred in a region; NaN if it is at rest."""
+    path = activations.double()
+    after, before = path.roll(-1, dims=-2), path.roll(1, dims=-2)
+    second, first = (after - 2 * path + before).norm(dim=-1), (after - before).norm(dim=-1) / 2
+    length = first[..., region].mean(dim=-1)
+    return second[..., region].mean(dim=-1) / torch.where(length > 0, length, torch.nan)
+
+
+def stage_roughness(
+    activations: Float[Tensor, "*member angle feature"], inside: Bool[Tensor, " angle"]
+) -> Float[Tensor, "*member"]:
+    """Roughness inside the gap over outside: 1 if uniform, below 1 if straighter inside, above 1 with kinks there."""
+    outside = path_roughness(activations, ~inside)
+    return path_roughness(activations, inside) / torch.where(outside > 0, outside, torch.nan)
+
+
+def principal_scores(activations: Float[Tensor, "angle feature"]) -> np.ndarray:
+    """Scores on all but negligible principal components, largest first: `[angle, component]`, at least two columns.
+
+    UMAP uses distances only, and these scores keep distances up to a factor, so figures can be drawn without the
+    network. The largest score is 1, and each component's largest entry is positive. Half precision saves space.
+    """
+    centred = (activations - activations.mean(dim=0)).double()
+    values, vectors = torch.linalg.eigh(centred @ centred.mT)
+    values, vectors = values.flip(0).clamp(min=0), vectors.flip(1)
+    left_out = values.sum() - values.cumsum(dim=0)
+    count = max(2, int((left_out > NEGLIGIBLE * values.sum()).sum()) + 1)
+    scores = vectors[:, :count] * values[:count].sqrt()
+    extreme = scores.gather(0, scores.abs().argmax(dim=0, keepdim=True))
+    rounded = (scores * extreme.sign() / scores.abs().max().clamp(min=TINY)).half()
+    return np.asarray(rounded.float().cpu().numpy())
+
+
 # -- claims ----------------------------------------------------------------------------------------------------------
 
 
 def otherwise_blended(data: Data) -> dict[str, Sample]:
-    """Other angles and regressions, several digits, and stages beside those of the bump task."""
+    """Other angles and regressions, several digits, and the roughness of stages against the bump task."""
     own = data["rotation"]
     samples = {
         "inner angles": measured(own, "edges_less_truth_inner"),
         "whole gap, on truth and linear blend": measured(own, "blend_less_truth"),
-        **_of_many(data, "edges_less_truth"),
+        **_many_digits(data, "edges_less_truth"),
     }
     if "controls" in data and FAILING in data["controls"]["arm"].values:
         bumps = data["controls"].sel(arm=FAILING)
@@ -255,15 +378,15 @@ def otherwise_blended(data: Data) -> dict[str, Sample]:
     return samples
 
 
-def _of_many(data: Data, statistic: str) -> dict[str, Sample]:
-    """A number of the networks on several digits, where there are any: all of theirs begin with `many_`."""
+def _many_digits(data: Data, statistic: str) -> dict[str, Sample]:
+    """A statistic of the networks trained on several digits, if there are any."""
     result = data["rotation"]
     names = {name: str(name).removeprefix("many_") for name in result.data_vars if str(name).startswith("many_")}
     return {MANY: measured(result[list(names)].rename(names), statistic)} if names else {}
 
 
 def _rougher_inside(networks: xarray.Dataset) -> xarray.DataArray:
-    """log10 of the roughness of log10 volume inside the hold-out over outside, mean over stages but the input."""
+    """log10 of the roughness of log10 volume inside the hold-out over outside, mean over stages except the input."""
     inside = decades(networks["roughness_held"], networks["roughness_kept"])
     return inside.isel(stage=slice(1, None)).mean("stage")
 
@@ -284,7 +407,7 @@ CLAIMS = (
                 lambda data: {ONE: measured(data["rotation"], "mid_gap_error")},
                 alternatives=lambda data: {
                     "whole gap": measured(data["rotation"], "ood_over_blank"),
-                    **_of_many(data, "mid_gap_error"),
+                    **_many_digits(data, "mid_gap_error"),
                 },
             ),
         ),

@@ -1,55 +1,56 @@
-"""Samples from studies' Datasets: which networks count, and numbers per network.
+"""Samples for claims: one number per network, and which networks count.
 
-A network counts only if it learnt what it was trained on: its error there is below a tenth of that of a blank image,
-and more than 95 % of its bumps are in place (tasks without bumps: the error alone). That is what scores over all kept
-combinations tell where those are the training data; where they are not, a Dataset has scores of the training examples
-(`fit`), and these are read.
+A network counts only if it learnt its training data: its error is below a tenth of a blank image's, and more than 95 %
+of its bumps are in place (tasks without bumps: the error alone). Scores over all kept combinations show that where
+those are the training data. Elsewhere a Dataset has scores of the training examples (`scores.training_fit`), which are
+used instead.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from itertools import product
+from operator import sub
 
 import numpy as np
 import xarray
 
-from recombine.reproduction.claims import Data, Sample
-from recombine.reproduction.criteria import Learnt
+from recombine.reproduction.claims import Data, Sample, Statement
+from recombine.reproduction.criteria import Criterion, Learnt, above, below
 from recombine.reproduction.intervals import CONFIDENCE, Estimate, Interval, Share
 
-LEARNT_ERROR, LEARNT_ACCURACY = Learnt().largest_error, Learnt().smallest_accuracy
-"""As criteria declare them; the error is over that of a blank image."""
+LEARNT = Learnt()
 FAILING_ERROR = 0.5
-"""Over that of a blank image."""
+"""Relative to a blank image's error."""
 COMPOSING_ACCURACY = 0.9
+
+PerSeed = Callable[[xarray.Dataset], xarray.DataArray]
+"""One number per seed, from the part of a Dataset that belongs to one arm."""
+Statistic = str | PerSeed
+"""Such a function, or the name of a variable."""
 
 
 def learnt(networks: xarray.Dataset) -> xarray.DataArray:
-    """Whether each network learnt what it was trained on."""
+    """Whether each network learnt its training data."""
     if "training_over_blank" in networks:
         accuracy = networks["training_accuracy"]
-        return (networks["training_over_blank"] < LEARNT_ERROR) & ((accuracy > LEARNT_ACCURACY) | accuracy.isnull())
-    fitted = networks["id_over_blank"] < LEARNT_ERROR
-    return fitted & (networks["id_accuracy"] > LEARNT_ACCURACY) if "id_accuracy" in networks else fitted
+        located = (accuracy > LEARNT.smallest_accuracy) | accuracy.isnull()  # NaN: there were no bumps to locate
+        return (networks["training_over_blank"] < LEARNT.largest_error) & located
+    fitted = networks["id_over_blank"] < LEARNT.largest_error
+    return fitted & (networks["id_accuracy"] > LEARNT.smallest_accuracy) if "id_accuracy" in networks else fitted
 
 
 def trained(networks: xarray.Dataset) -> xarray.DataArray:
-    """Whether each network was trained, to its end or not."""
+    """Whether each network was trained, even if it diverged."""
     return networks["trained"] == 1 if "trained" in networks else networks["id_over_blank"].notnull()
 
 
 def sample(
-    values: xarray.DataArray,
-    *networks: xarray.Dataset,
-    estimated: Callable[[np.ndarray], Estimate] | None = None,
+    values: xarray.DataArray, *networks: xarray.Dataset, estimated: Callable[[np.ndarray], Estimate] | None = None
 ) -> Sample:
-    """Numbers over seeds, of the seeds whose networks all learnt.
-
-    `networks` are those that each number is about, over the same seeds: one Dataset, or those that are compared. The
-    estimate is a trimmed mean unless another one is given.
-    """
+    """One value per seed, counted where all `networks` of that seed learnt; by default their trimmed mean is judged."""
     were_trained = [np.asarray(trained(part).values, dtype=bool) for part in networks]
     counted = [np.asarray(learnt(part).values) & own for part, own in zip(networks, were_trained, strict=True)]
     shares = [own.sum() / max(1, there.sum()) for own, there in zip(counted, were_trained, strict=True)]
@@ -59,14 +60,8 @@ def sample(
     )  # fmt: skip
 
 
-PerSeed = Callable[[xarray.Dataset], xarray.DataArray]
-"""One number per seed, from the Dataset's part of one arm."""
-Statistic = str | PerSeed
-"""Such a function, or the name of a variable."""
-
-
 def number(networks: xarray.Dataset, statistic: Statistic) -> xarray.DataArray:
-    """A statistic of some networks."""
+    """A statistic of an arm, per seed."""
     return networks[statistic] if isinstance(statistic, str) else statistic(networks)
 
 
@@ -76,7 +71,7 @@ def measured(networks: xarray.Dataset, statistic: Statistic) -> Sample:
 
 
 def measured_by(networks: xarray.Dataset, statistic: Statistic, words: str, *dims: str) -> dict[str, Sample]:
-    """A statistic of every arm along some dimensions that was trained; `words` make a case's name of its labels."""
+    """A statistic of every trained arm along some dimensions; `words` formats an arm's labels into a case's name."""
     cases = {}
     for labels in product(*(networks[dim].values for dim in dims)):
         arm = dict(zip(dims, labels, strict=True))
@@ -86,38 +81,59 @@ def measured_by(networks: xarray.Dataset, statistic: Statistic, words: str, *dim
     return cases
 
 
-def difference(statistic: Statistic, own: xarray.Dataset, other: xarray.Dataset, *, untrained: bool = False) -> Sample:
-    """A statistic of some networks less that of others, seed by seed; `untrained` others need not have learnt."""
-    values = number(own, statistic) - number(other, statistic)
+def decades(numerator: xarray.DataArray, denominator: xarray.DataArray) -> xarray.DataArray:
+    """log10 of a ratio."""
+    quotient = numerator / denominator
+    return quotient.copy(data=np.log10(quotient.values))
+
+
+def difference(
+    statistic: Statistic, own: xarray.Dataset, other: xarray.Dataset, *, untrained: bool = False,
+    by: Callable[..., xarray.DataArray] = sub,
+) -> Sample:  # fmt: skip
+    """A statistic of one arm minus that of another, seed by seed; `untrained` others need not have learnt."""
+    values = by(number(own, statistic), number(other, statistic))
     return sample(values, own) if untrained else sample(values, own, other)
 
 
-def ratio(statistic: Statistic, own: xarray.Dataset, other: xarray.Dataset, *, untrained: bool = False) -> Sample:
-    """The same as log10 of one over the other."""
-    values = decades(number(own, statistic), number(other, statistic))
-    return sample(values, own) if untrained else sample(values, own, other)
+ratio = partial(difference, by=decades)
+"""The same as log10 of the ratio."""
 
 
 def some_distances(values: xarray.DataArray) -> list[int]:
-    """The smallest, a middle and the largest distance at which there are values."""
-    there = [int(d) for d in values["distance"].values if values.sel(distance=d).notnull().any()]
-    return list(dict.fromkeys(there[k] for k in np.linspace(0, len(there) - 1, 3).astype(int))) if there else []
+    """The smallest, a middle and the largest distance with any value."""
+    present = [int(d) for d in values["distance"].values if values.sel(distance=d).notnull().any()]
+    return list(dict.fromkeys(present[k] for k in np.linspace(0, len(present) - 1, 3).astype(int))) if present else []
 
 
-def decades(above: xarray.DataArray, below: xarray.DataArray) -> xarray.DataArray:
-    """log10 of one number over another."""
-    ratio = above / below
-    return ratio.copy(data=np.log10(ratio.values))
+FAILS = {
+    "over_blank": above("held-out error over blank", FAILING_ERROR),
+    "accuracy": below("held-out accuracy", COMPOSING_ACCURACY),
+}
+COMPOSES = {
+    "accuracy": above("held-out accuracy", COMPOSING_ACCURACY),
+    "over_blank": below("held-out error over blank", FAILING_ERROR),
+}
+"""Criteria for networks that fail to compose, or that compose, by the held-out score that they judge."""
+
+
+def held_out_statements(
+    criteria: Mapping[str, Criterion], *parts: Callable[..., Mapping[str, Sample]]
+) -> tuple[Statement, ...]:
+    """One statement per held-out score; cases, and alternatives if any, take the data and the score's name."""
+    return tuple(
+        Statement(criterion, *(partial(part, score=score) for part in parts)) for score, criterion in criteria.items()
+    )
 
 
 def majority(values: xarray.DataArray, networks: xarray.Dataset) -> Sample:
-    """Share of the networks whose value is above 0, less a half."""
+    """Share of networks with a positive value, minus one half."""
     return sample((values > 0).astype(float).where(values.notnull()), networks, estimated=Majority.of)
 
 
 @dataclass(frozen=True)
 class Majority(Share):
-    """A share of networks, less a half; with Wilson's interval.
+    """A share of networks minus one half, with Wilson's interval.
 
     >>> Majority.of([1, 1, 1, 0]).value
     0.25
@@ -125,25 +141,21 @@ class Majority(Share):
 
     @property
     def value(self) -> float:
-        """The share less a half."""
         return super().value - 0.5
 
     def interval(self, confidence: float = CONFIDENCE) -> Interval:
-        """The share's, less a half."""
         own = Share(self.count, self.networks).interval(confidence)
         return Interval(own.value - 0.5, own.low - 0.5, own.high - 0.5, own.networks)
 
     def tail(self, bound: float) -> float:
-        """The share's."""
         return Share(self.count, self.networks).tail(bound + 0.5)
 
 
 # -- controls ----------------------------------------------------------------------------------------------------------
-# Networks that the control study measures beside failing ones.
-
+# Arms of the control study, here because the studies that it builds on compare their statistics with it.
 
 STRIPE_BUMPS = 100
-"""Bumps beside the stripes of the composing CNN."""
+"""Bumps in the training set of the CNN that composes thanks to stripes."""
 FAILING, STRIPED = "failing", f"stripes and {STRIPE_BUMPS} bumps"
 WHOLE, UNTRAINED = "whole grid", "untrained"
 UNPENALISED, PENALISED = "low-rank, no penalty", "low-rank, both penalties"
@@ -152,18 +164,15 @@ CONTROLS = {
     FAILING: (STRIPED, WHOLE, UNTRAINED),
     UNPENALISED: (PENALISED, LOW_RANK_WHOLE, LOW_RANK_UNTRAINED),
 }
-"""Each failing arm, and the networks of the same architecture that it is compared with."""
+"""Each failing arm, and the arms of the same architecture that it is compared with."""
 INITIAL = {UNTRAINED: FAILING, LOW_RANK_UNTRAINED: UNPENALISED}
-"""Each untrained arm, and the arm whose networks it has before their first step."""
+"""Each untrained arm, and the arm whose initial weights it has."""
 
 
 def controlled(
     data: Data, statistic: Statistic, pairs: Mapping[str, tuple[str, str]], compared: Callable[..., Sample] = difference
 ) -> dict[str, Sample]:
-    """By case, a number of one arm of the control study compared with that of another, seed by seed.
-
-    All networks must have learnt, unless they are untrained. Without the control study's Dataset there is no sample.
-    """
+    """By case, a statistic compared between two arms of the control study, seed by seed; empty without that study."""
     if "controls" not in data:
         return {}
     arms = data["controls"]
@@ -174,6 +183,6 @@ def controlled(
 
 
 def less_controls(data: Data, statistic: Statistic) -> dict[str, Sample]:
-    """A number of failing networks less that of each control, by the control's name."""
+    """A statistic of failing networks minus that of each control."""
     pairs = {f"less {other}": (failing, other) for failing, others in CONTROLS.items() for other in others}
     return controlled(data, statistic, pairs)

@@ -1,12 +1,12 @@
-"""How well networks draw the examples that they were trained on.
+"""Scores that several studies share: the fit to the training examples, and errors inside the hold-out.
 
-Scores of a run are over kept and held-out combinations. Where a network is trained on few of the kept ones, or on
-stripes alone, its error on all of them says nothing about whether it learnt. These numbers do; `samples.learnt` reads
-them where a Dataset has them.
+A run's stored scores are over kept and held-out combinations. Where a network is trained on few of the kept ones, or on
+stripes alone, its error on all of them does not show whether it learnt; `training_fit` does, and `samples.learnt` uses
+it where a Dataset has it.
 
-Conventions: errors are over that of a blank image, of bumps and of stripes each by themselves, and the larger of the
-two counts: stripes are so much brighter that bumps would not be seen in a common mean. Every distinct example counts
-once. Accuracy is that of the bumps; without any it is NaN, for a stripe has no place along one of its axes.
+Conventions: errors are relative to a blank image's, separately for bumps and stripes, and the larger of the two counts,
+because stripes are so much brighter that bumps would not show in a joint mean. Every distinct example counts once.
+Accuracy is over the bumps and NaN without any: a stripe has no position along one of its axes.
 """
 
 from __future__ import annotations
@@ -23,27 +23,23 @@ from recombine.tasks import Task
 
 
 def training_fit(batch: Batch, outputs: Tensor | None = None) -> dict[str, Tensor]:
-    """`training_over_blank` and `training_accuracy` of runs on their training examples, one number per run.
-
-    `outputs` are those at all grid points, where they are known already.
-    """
+    """Return `training_over_blank` and `training_accuracy` of each run; `outputs` at all grid points, if known."""
     task = batch.task
-    alone = batch.outputs(task.isolated_values()) if task.isolated else None
+    stripes = batch.outputs(task.isolated_values()) if task.isolated else None
     everywhere = batch.outputs(task.grid.points) if outputs is None else outputs
-    return fit_of_outputs(task, [run.spec.seed for run in batch.runs], everywhere, alone)
+    return fit_of_outputs(task, [run.spec.seed for run in batch.runs], everywhere, stripes)
 
 
-def fit_of_outputs(task: Task, seeds: Sequence[int], outputs: Tensor, alone: Tensor | None) -> dict[str, Tensor]:
-    """The same of outputs at all grid points, `[member, point, y, x]`, and for single factors, one member per seed."""
+def fit_of_outputs(task: Task, seeds: Sequence[int], outputs: Tensor, stripes: Tensor | None) -> dict[str, Tensor]:
+    """Return the same from outputs at all grid points, `[member, point, y, x]`, and for stripes, a member per seed."""
     points = task.grid.points
     used = torch.stack([_used(task, seed) for seed in seeds])
     over = _over_blank(task, outputs, points, used)
     places = points[:, [task.grid.names.index(name) for name in task.position_factors]]
     located = hits(extreme_pixel(outputs, "bright" if task.background == 0 else "dark"), places)
-    if alone is not None:
-        stripes = task.isolated_values()
-        all_stripes = torch.ones(len(seeds), len(stripes), dtype=torch.bool)
-        over = torch.fmax(over, _over_blank(task, alone, stripes, all_stripes))
+    if stripes is not None:
+        values = task.isolated_values()
+        over = torch.fmax(over, _over_blank(task, stripes, values, torch.ones(len(seeds), len(values))))
     return {"training_over_blank": over, "training_accuracy": _mean(located, used)}
 
 
@@ -58,28 +54,27 @@ def _used(task: Task, seed: int) -> Tensor:
 
 
 def _over_blank(task: Task, outputs: Tensor, values: Tensor, used: Tensor) -> Tensor:
-    """Mean error over that of a blank image, of the rows that each member uses; NaN where it uses none."""
+    """Mean error relative to a blank image's over the rows that each member uses; NaN where it uses none."""
     targets = task.examples(values).targets
     blank = squared_error(task.blank.expand_as(targets), targets)
     return _mean(squared_error(outputs, targets), used) / _mean(blank, used)
 
 
 def _mean(values: Tensor, used: Tensor) -> Tensor:
-    """Over the rows that each member uses."""
+    """Mean over the rows that each member uses."""
     return (values.double() * used).sum(dim=-1) / used.sum(dim=-1)
 
 
-DISTANCE = ("distance",)
-"""Dimension of what is kept by distance; the first entry is 1 px from the kept region."""
-DISTANCE_DIMS = {"distance_mse": DISTANCE, "distance_over_blank": DISTANCE, "distance_accuracy": DISTANCE}
+DISTANCE_DIMS = {f"distance_{name}": ("distance",) for name in ("mse", "over_blank", "accuracy")}
+"""Dimensions of the scores by distance; the first entry is 1 px from the kept region."""
 DISTANCE_METRICS = ("distance_inside", "interior")
 
 
 def errors_by_distance(batch: Batch) -> dict[str, np.ndarray]:
-    """Errors and accuracies in the interior of the hold-out, and at every distance from the kept region.
+    """Return scores in the interior of the hold-out, `[member]`, and by distance from the kept region.
 
-    `interior_mse`, `interior_over_blank` and `interior_accuracy` are `[member]`, the same with `distance` are `[member,
-    distance]`, beginning beside the kept region. Errors over blank are over the blank image's in the same combinations.
+    Scores are `mse`, `over_blank` and `accuracy`, with the prefix `interior_` or, `[member, distance]`, `distance_`.
+    Blank errors are over the same combinations.
     """
     task = batch.task
     distance = distance_inside(task.held_out, task.grid.shape)
@@ -91,11 +86,9 @@ def errors_by_distance(batch: Batch) -> dict[str, np.ndarray]:
     }
 
 
-def _means(batch: Batch, region: torch.Tensor) -> dict[str, np.ndarray]:
-    """Scores over some of the grid's points."""
-    error, blank, hit = (batch.stored(name)[:, region.numpy()].astype(float) for name in ("error", "blank", "hit"))
-    return {
-        "mse": error.mean(axis=1),
-        "over_blank": error.mean(axis=1) / blank.mean(axis=1),
-        "accuracy": hit.mean(axis=1),
-    }
+def _means(batch: Batch, region: Tensor) -> dict[str, np.ndarray]:
+    """Scores over some of the grid points."""
+    error, blank, hit = (
+        batch.stored(name)[:, region.numpy()].astype(float).mean(axis=1) for name in ("error", "blank", "hit")
+    )
+    return {"mse": error, "over_blank": error / blank, "accuracy": hit}

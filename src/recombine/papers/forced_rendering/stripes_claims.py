@@ -1,155 +1,134 @@
-"""Whether examples of single factors make a network compose, and what they do to it.
+"""Claims on stripes: do they make a network compose, and what do they do to it?
 
-"Bumps alone" are as many bumps without stripes in C10 and C23, where data are compared, and all training bumps of the
-usual networks in C12 and C22, where what failing networks look like is. A network counts where it learnt its own
-training examples (`recombine.papers.forced_rendering.scores`).
+"Bumps alone" means as many bumps without stripes in C10 and C23, which compare training data, and all training bumps in
+C12 and C22, which compare with failing networks. A network counts if it learnt its own training examples
+(`recombine.papers.forced_rendering.scores`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from functools import partial
+from typing import Any
 
 import numpy as np
 import xarray
 
+from recombine.papers.forced_rendering import samples
 from recombine.papers.forced_rendering.depth import spread_excess
-from recombine.papers.forced_rendering.samples import (
-    FAILING,
-    UNTRAINED,
-    WHOLE,
-    Statistic,
-    controlled,
-    difference,
-    measured,
-    ratio,
-    sample,
-)
-from recombine.papers.forced_rendering.stripes import FULL, PERCENT, PERCENT_ALONE, WITH, WITHOUT
-from recombine.reproduction.claims import Claim, Data, Sample, Statement
+from recombine.papers.forced_rendering.samples import Statistic, difference, measured
+from recombine.papers.forced_rendering.stripes import PERCENT, PERCENT_ALONE, WITHOUT, all_bumps, striped, with_bumps
+from recombine.reproduction.claims import Claim, Data, Sample, Samples, Statement
 from recombine.reproduction.criteria import above, below, effect
 from recombine.reproduction.tables import first_hidden, listed_attribute
 
 FEW_PERCENT = 5
-"""Up to which per cent of the bumps stripes are claimed to help."""
+"""Largest percentage of the bumps at which stripes are claimed to help."""
+Comparison = Callable[[xarray.Dataset, int], Sample]
+"""A sample from the study's Dataset at a number of bumps beside the stripes."""
 
 
-def striped(data: Data, bumps: int) -> xarray.Dataset:
-    """Networks trained on stripes and so many bumps."""
-    return data["stripes"].sel(family=WITH, bumps=bumps)
+def _by_bumps(compare: Comparison, chosen: Callable[[int, Mapping[str, Any]], bool]) -> Samples:
+    """One case for each number of bumps that is chosen, given the Dataset's attributes.
 
-
-def all_bumps(data: Data) -> xarray.Dataset:
-    """Networks trained on all training bumps and no stripes."""
-    return data["stripes"].sel(family=FULL, bumps=data["stripes"].attrs["full"])
-
-
-def added(data: Data) -> list[int]:
-    """Numbers of bumps beside the stripes."""
-    return listed_attribute(data["stripes"], "added")
-
-
-def some(data: Data) -> int:
-    """The number of bumps in Fig. 4d–e: 50 in the paper's settings."""
-    return int(data["stripes"].attrs["shown"])
-
-
-def many(data: Data) -> int:
-    """The number of bumps that make proper bumps: 100 in the paper's settings."""
-    return int(data["stripes"].attrs["many"])
-
-
-def with_bumps(bumps: int) -> str:
-    """The name of a case."""
-    return f"stripes and {bumps} bumps" if bumps else "stripes alone"
-
-
-# -- C10: composing ----------------------------------------------------------------------------------------------------
-
-
-def gain_with_other_numbers(data: Data) -> dict[str, Sample]:
-    """Other numbers of bumps, each against as many without stripes; against all training bumps; and shares.
-
-    Shares of stripes and bump (`conjunctions`) are 1 together, so that one falls by what the other rises. A change by
-    half of the output is asked for, as a gain by half of the bumps is.
+    The attributes `shown` and `many` are 50 and 100 bumps in the paper's settings.
     """
-    cases = _gain(data, [bumps for bumps in added(data) if bumps != many(data)])
-    cases[f"{with_bumps(many(data))} against all training bumps"] = _less_all_bumps(data, "ood_accuracy", many(data))
-    fewest, most = min(added(data)), max(added(data))
-    if fewest < most:
-        name = f"share of outputs that goes from the stripes to a bump where they cross, {fewest} to {most} bumps"
-        cases[name] = difference("stripe_share", striped(data, fewest), striped(data, most))
+
+    def cases(data: Data) -> dict[str, Sample]:
+        result = data["stripes"]
+        numbers = [bumps for bumps in listed_attribute(result, "added") if chosen(bumps, result.attrs)]
+        return {with_bumps(bumps): compare(result, bumps) for bumps in numbers}
+
     return cases
 
 
-def _score(data: Data, name: str, numbers: list[int]) -> dict[str, Sample]:
-    return {with_bumps(bumps): measured(striped(data, bumps), name) for bumps in numbers if bumps in added(data)}
+def _score(name: str) -> Comparison:
+    return lambda result, bumps: measured(striped(result, bumps), name)
 
 
-def _gain(data: Data, numbers: list[int]) -> dict[str, Sample]:
-    # Where stripes alone were trained, there is no family of bumps without stripes.
-    return {
-        with_bumps(bumps): difference(
-            "ood_accuracy", striped(data, bumps), data["stripes"].sel(family=WITHOUT, bumps=bumps)
-        )
-        for bumps in numbers
-        if bumps
-    }
+def _gain(result: xarray.Dataset, bumps: int) -> Sample:
+    """Accuracy with stripes minus that of as many bumps without."""
+    return difference("ood_accuracy", striped(result, bumps), result.sel(family=WITHOUT, bumps=bumps))
 
 
-def _less_all_bumps(data: Data, statistic: Statistic, bumps: int) -> Sample:
-    """With stripes and so many bumps less with all training bumps and no stripes."""
-    return difference(statistic, striped(data, bumps), all_bumps(data))
+def _less_all_bumps(statistic: Statistic) -> Comparison:
+    """Stripes and some bumps minus all training bumps without stripes."""
+    return lambda result, bumps: difference(statistic, striped(result, bumps), all_bumps(result))
 
 
-# -- C12: a smooth manifold --------------------------------------------------------------------------------------------
-
-
-def excess_otherwise(data: Data) -> dict[str, Sample]:
-    """Other numbers of bumps, the hidden stages, and roughness instead of spread."""
-    full, own = all_bumps(data), striped(data, some(data))
-    cases = {with_bumps(bumps): _excess(data, bumps) for bumps in added(data) if bumps != some(data)}
-    excess = full["spread_excess"] - own["spread_excess"]
-    for stage in hidden_stages(excess):
-        cases[f"layer {stage - 1}"] = sample(excess.isel(stage=stage), full, own)
-    rough = ratio(lambda part: part["roughness_held"].isel(stage=slice(1, None)).mean("stage"), full, own)
-    return {**cases, "median |Laplacian| in the hold-out, log10 ratio": rough}
-
-
-def _excess(data: Data, bumps: int) -> Sample:
-    """The excess of spread at the output, of bumps alone less that of stripes and so many bumps."""
-    return difference(spread_excess, all_bumps(data), striped(data, bumps))
+def _excess(result: xarray.Dataset, bumps: int) -> Sample:
+    """Excess of spread at the output, all training bumps minus stripes and some bumps."""
+    return difference(spread_excess, all_bumps(result), striped(result, bumps))
 
 
 def hidden_stages(values: xarray.DataArray) -> list[int]:
-    """Numbers of the hidden stages that any network has."""
+    """Return the indices of the hidden stages that any network has."""
     present = np.flatnonzero(values.notnull().any("seed").values)
     return [int(stage) for stage in present if 0 < stage < present[-1]]
 
 
-# -- C23: per cent -----------------------------------------------------------------------------------------------------
+def other_additive(data: Data) -> dict[str, Sample]:
+    """Additivity in the interior of the hold-out, and of the network's own stripes without weights."""
+    names = {"interior only": "additive_inside", "unweighted D(x, ∅) + D(∅, y)": "additive_unweighted"}
+    trained = 0 in listed_attribute(data["stripes"], "added")
+    return {case: _score(name)(data["stripes"], 0) for case, name in names.items() if trained}
 
 
-def gain_otherwise(data: Data) -> dict[str, Sample]:
-    """More per cent; and errors instead of accuracy."""
-    more = {f"{percent} %": _percent_gain(data, percent) for percent in _percents(data) if percent > FEW_PERCENT}
-    for percent in _percents(data):
-        alone_first = reversed(_at_percent(data, percent))
-        more[f"{percent} %, error without over with stripes, decades"] = ratio("ood_mse", *alone_first)
-    return more
+def other_gains(data: Data) -> dict[str, Sample]:
+    """Other numbers of bumps; against all training bumps; and the change of shares.
+
+    The shares of stripes and bump (`stripes.conjunctions`) add up to 1, so one falls by as much as the other rises. The
+    change must be half of the output, as the gain must be half of the bumps.
+    """
+    result = data["stripes"]
+    many, added = int(result.attrs["many"]), listed_attribute(result, "added")
+    cases = dict(_by_bumps(_gain, lambda n, about: n not in (0, about["many"]))(data))
+    cases[f"{with_bumps(many)} against all training bumps"] = _less_all_bumps("ood_accuracy")(result, many)
+    fewest, most = min(added), max(added)
+    if fewest < most:
+        name = f"share of outputs that goes from the stripes to a bump where they cross, {fewest} to {most} bumps"
+        cases[name] = difference("stripe_share", striped(result, fewest), striped(result, most))
+    return cases
 
 
-def _percents(data: Data) -> list[int]:
-    """Those with networks without stripes; there is none for 0 %."""
-    return [percent for percent in listed_attribute(data["stripes"], "percents") if percent]
+def other_excess(data: Data) -> dict[str, Sample]:
+    """Other numbers of bumps, hidden stages, and roughness instead of spread."""
+    result = data["stripes"]
+    full, own = all_bumps(result), striped(result, int(result.attrs["shown"]))
+    excess = full["spread_excess"] - own["spread_excess"]
+    rough = samples.ratio(lambda part: part["roughness_held"].isel(stage=slice(1, None)).mean("stage"), full, own)
+    return {
+        **_by_bumps(_excess, lambda n, about: n != about["shown"])(data),
+        **{f"layer {k - 1}": samples.sample(excess.isel(stage=k), full, own) for k in hidden_stages(excess)},
+        "median |Laplacian| in the hold-out, log10 ratio": rough,
+    }
 
 
-def _at_percent(data: Data, percent: int) -> list[xarray.Dataset]:
-    """With and without stripes."""
-    return [data["stripes"].sel(family=family, bumps=percent) for family in (PERCENT, PERCENT_ALONE)]
+def other_bands(data: Data) -> dict[str, Sample]:
+    """Other scores of the first stage, and other numbers of bumps."""
+    statistics: dict[str, Statistic] = {
+        "orientation": "first_orientation",
+        "alignment": "first_alignment",
+        "all units alike": lambda own: first_hidden(own["stripe_index"]),
+    }
+    result, shown = data["stripes"], int(data["stripes"].attrs["shown"])
+    cases = {name: _less_all_bumps(statistic)(result, shown) for name, statistic in statistics.items()}
+    return {**cases, **_by_bumps(_less_all_bumps("first_band"), lambda n, about: n != about["shown"])(data)}
 
 
-def _percent_gain(data: Data, percent: int) -> Sample:
-    return difference("ood_accuracy", *_at_percent(data, percent))
+def _by_percent(chosen: Callable[[int], bool], *, errors: bool = False) -> Samples:
+    """Gains in accuracy from stripes at chosen percentages of the bumps; with `errors`, error ratios at all of them."""
+
+    def cases(data: Data) -> dict[str, Sample]:
+        result = data["stripes"]
+        percents = [percent for percent in listed_attribute(result, "percents") if percent]  # 0 % has no pair
+        pairs = {p: [result.sel(family=own, bumps=p) for own in (PERCENT, PERCENT_ALONE)] for p in percents}
+        gains = {f"{p} %": difference("ood_accuracy", *pair) for p, pair in pairs.items() if chosen(p)}
+        words = "error without over with stripes, decades"
+        ratios = {f"{p} %, {words}": samples.ratio("ood_mse", *reversed(pair)) for p, pair in pairs.items() if errors}
+        return {**gains, **ratios}
+
+    return cases
 
 
 _claim = partial(Claim, studies=("stripes",))
@@ -161,30 +140,23 @@ CLAIMS = (
         (
             Statement(
                 above("held-out accuracy of networks trained on stripes alone", 0.9),
-                lambda data: _score(data, "ood_accuracy", [0]),
-                lambda data: _score(data, "ood_accuracy", [bumps for bumps in added(data) if bumps]),
+                _by_bumps(_score("ood_accuracy"), lambda n, _: n == 0),
+                _by_bumps(_score("ood_accuracy"), lambda n, _: n > 0),
             ),
             Statement(
                 above("variance of their held-out outputs explained by the best sum of the two training stripes", 0.5),
-                lambda data: _score(data, "additive", [0]),
-                lambda data: (
-                    {
-                        "interior only": measured(striped(data, 0), "additive_inside"),
-                        "unweighted D(x, ∅) + D(∅, y)": measured(striped(data, 0), "additive_unweighted"),
-                    }
-                    if 0 in added(data)
-                    else {}
-                ),
+                _by_bumps(_score("additive"), lambda n, _: n == 0),
+                other_additive,
             ),
             Statement(
                 below("held-out error over blank with many bumps", 0.5),
-                lambda data: _score(data, "ood_over_blank", [many(data)]),
-                lambda data: _score(data, "ood_over_blank", [n for n in added(data) if n not in (0, many(data))]),
+                _by_bumps(_score("ood_over_blank"), lambda n, about: n == about["many"]),
+                _by_bumps(_score("ood_over_blank"), lambda n, about: n not in (0, about["many"])),
             ),
             Statement(
                 effect("held-out accuracy with many bumps, less that of as many bumps without stripes", 0.5),
-                lambda data: _gain(data, [many(data)]),
-                gain_with_other_numbers,
+                _by_bumps(_gain, lambda n, about: n > 0 and n == about["many"]),
+                other_gains,
             ),
         ),
     ),
@@ -198,12 +170,15 @@ CLAIMS = (
                     "spread of log10 dv at the output, held-out less kept points, bumps alone less stripes and bumps",
                     0.1,
                 ),
-                lambda data: {with_bumps(some(data)): _excess(data, some(data))},
-                excess_otherwise,
-                lambda data: controlled(
+                _by_bumps(_excess, lambda n, about: n == about["shown"]),
+                other_excess,
+                lambda data: samples.controlled(
                     data,
                     spread_excess,
-                    {"failing less whole grid": (FAILING, WHOLE), "failing less untrained": (FAILING, UNTRAINED)},
+                    {
+                        "failing less whole grid": (samples.FAILING, samples.WHOLE),
+                        "failing less untrained": (samples.FAILING, samples.UNTRAINED),
+                    },
                 ),
             ),
         ),
@@ -216,17 +191,8 @@ CLAIMS = (
         (
             Statement(
                 effect("band index of first-stage maps, stripes and bumps less bumps alone", 0.1),
-                lambda data: {with_bumps(some(data)): _less_all_bumps(data, "first_band", some(data))},
-                lambda data: {
-                    "orientation": _less_all_bumps(data, "first_orientation", some(data)),
-                    "alignment": _less_all_bumps(data, "first_alignment", some(data)),
-                    "all units alike": _less_all_bumps(data, lambda own: first_hidden(own["stripe_index"]), some(data)),
-                    **{
-                        with_bumps(bumps): _less_all_bumps(data, "first_band", bumps)
-                        for bumps in added(data)
-                        if bumps != some(data)
-                    },
-                },
+                _by_bumps(_less_all_bumps("first_band"), lambda n, about: n == about["shown"]),
+                other_bands,
             ),
         ),
     ),
@@ -237,8 +203,8 @@ CLAIMS = (
         (
             Statement(
                 effect("held-out accuracy, with less without stripes, at a few per cent of the bumps", 0.3),
-                lambda data: {f"{p} %": _percent_gain(data, p) for p in _percents(data) if p <= FEW_PERCENT},
-                gain_otherwise,
+                _by_percent(lambda percent: percent <= FEW_PERCENT),
+                _by_percent(lambda percent: percent > FEW_PERCENT, errors=True),
             ),
         ),
     ),

@@ -1,14 +1,23 @@
-"""Do held-out outputs superpose what was memorised, and with which kernel? (§3.3, Fig. 1 d–e, 8)
+"""Do held-out outputs superpose memorised images, and with which kernel? (§3.3, Fig. 1 d–e, 8)
 
-The bump- and rate-coded networks of the encodings study; fewer with other codes, other depths, dark bumps and an MLP.
-Gram matrices are kept for every second grid value along each axis where the grid is larger than `MATRIX_SIDE`, kept
-combinations first.
+The bump- and rate-coded networks of the encodings study, and fewer with other codes, other depths, dark bumps and an
+MLP. Everything is measured in the interior of the hold-out unless its name says otherwise:
+
+- `matched`, `mismatched`: variance explained by the best non-negative combination of training images that share x or
+  y, and of as many that share neither; `own_…`: the same with the network's own outputs instead of training images;
+  `truth`, `beyond_truth`: by the true image, and by matching images beyond it;
+- `memorised`, `averaged`, with `…_null`: by the sum of all matching outputs with equal weights, and by D(x̄) + D(ȳ);
+- `kernel_or`, `kernel_product`, `kernel_radial`, `kernel_sum`: correlation of a family of kernels with the similarity
+  of held-out and kept outputs, by `SIMILARITIES`; `kernel_p`: p-value of `or` against shifted ones, for cosine only;
+- `block_contrast`: block contrast, by `CONTRASTS`;
+- `several_peaks`, `peak_count`, `centred_peaks`, `aligned`, `aligned_chance`, `away_aligned`, `away_chance`: see
+  `recombine.metrics.errors`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cached_property
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -16,19 +25,8 @@ import torch
 import xarray
 from torch import Tensor
 
-from recombine.metrics import (
-    averaged_codes,
-    averaged_prediction,
-    block_contrast,
-    gram_matrix,
-    interior,
-    kernel_families,
-    nonnegative_superposition,
-    nonnegative_weights,
-    peak_scores,
-    superposition_scores,
-    theoretical_kernel,
-)
+from recombine import metrics
+from recombine.metrics import block_contrast, gram_matrix, kernel_families, nonnegative_superposition
 from recombine.papers.forced_rendering.mlp import MLPSettings
 from recombine.papers.forced_rendering.presets import ALL_CODES, CODES
 from recombine.reproduction.measuring import TRAINED, Batch, Measured, base_attributes, sample_points, tabulate
@@ -37,170 +35,114 @@ from recombine.reproduction.study import Arm, Study, Trials
 from recombine.tasks import Task
 
 CNN_ARM, MLP_ARM, DARK = "CNN", "MLP", "CNN, dark bumps"
+THRESHOLDS = (0.05, 0.1, 0.2, 0.3, 0.5, 0.7)
+"""Fractions of a bump's height above which a pixel counts as overlap; the published scripts use about the last."""
+SHOWN_THRESHOLD = 0.1
+"""Threshold in figures: the scripts' leaves a single pixel of a bump, and nothing of most held-out outputs."""
 
 
 def of_depth(depth: int) -> str:
-    """A CNN of another depth."""
+    """Name of the CNN of another depth."""
     return f"CNN of depth {depth}"
 
 
-THRESHOLDS = (0.05, 0.1, 0.2, 0.3, 0.5, 0.7)
-"""Shares of a bump's height above which a pixel counts for an overlap; the published scripts have about the last."""
-SHOWN_THRESHOLD = 0.1
-"""Of the pictures. The scripts' one leaves a single pixel of a bump, and nothing of most held-out outputs."""
-
-
 def overlap(threshold: float) -> str:
-    """Pixel overlap at a threshold."""
+    """Name of the pixel overlap at a threshold."""
     return f"overlap above {threshold:g}"
 
 
 COSINE, DISTANCE, ALL_ROWS, STANDARDISED = "cosine", "L2 distance", "cosine, all rows", "cosine, rows standardised"
 SIMILARITIES = (COSINE, DISTANCE, *map(overlap, THRESHOLDS), ALL_ROWS, STANDARDISED)
-"""Ways to compare outputs with a kernel, and which rows of the matrix count: the interior where nothing is said."""
+"""Similarities that kernels are compared with, over the rows in the interior unless named otherwise."""
 FAMILIES = ("or", "product", "radial", "sum")
 """Families of kernels; `or` is the smoothed binary factorized one."""
 FULL_MATRIX = "cosine, full matrix"
 CONTRASTS = (COSINE, DISTANCE, *map(overlap, THRESHOLDS), FULL_MATRIX)
-"""Ways to measure blocks: held-out with kept outputs where nothing is said."""
+"""Similarities whose blocks are measured, between held-out and kept outputs unless named otherwise."""
 KERNELS = {
     "cosine": "cosine similarity", "l2": "L2 distance", "overlap": f"pixel overlap above {SHOWN_THRESHOLD:g}"
 }  # fmt: skip
-"""Each kernel that is pictured, and what it is called in a figure."""
+"""Kernels in figures, and their titles."""
 OUTPUT, SUM, X_ALONE, Y_ALONE, TRUTH = PANELS = ("answer", "superposition", "x alone", "y alone", "truth")
-"""Images of Fig. 1d, as they are kept."""
-
-
-# -- measuring -------------------------------------------------------------------------------------------------------
-# How much of what networks draw in the hold-out superposes memories, with which kernel, and how many bumps it shows.
-#
-# All in the interior of the hold-out unless a name says otherwise. Names of the numbers:
-#
-# - `matched`, `mismatched`: variance explained by the best non-negative combination of training images that share x or
-#   y, and of as many that share neither; `own_…` the same of the networks' own outputs in the place of training images;
-#   `truth`, `beyond_truth`: by the true image, and by matching images beyond it;
-# - `memorised`, `averaged`, with `…_null`: by the sum of all matching outputs with equal weights, and by D(x̄) + D(ȳ);
-# - `kernel_or`, `kernel_product`, `kernel_radial`, `kernel_sum`: correlation of a family of kernels with the similarity
-#   of held-out and kept outputs, by `SIMILARITIES`; `kernel_p`: of `or` against shifted ones, for cosine alone;
-# - `block_contrast`: block contrast, by `CONTRASTS`;
-# - `several_peaks`, `peak_count`, `centred_peaks`, `aligned`, `aligned_chance`, `away_aligned`, `away_chance`: see
-#   `recombine.metrics.errors`.
-
+"""Images of Fig. 1d, by their names in the Dataset."""
+MATRIX_SIDE = 16
+"""Gram matrices of grids larger than this along an axis keep every second value along each axis."""
 
 SUPERPOSITION_METRICS = (
     "averaged_prediction", "block_contrast", "gram_matrix", "interior", "kernel_families", "nonnegative_superposition",
     "peak_scores", "superposition_scores",
 )  # fmt: skip
-"""What `superposition_scores_of` measures with."""
+"""Metrics that `superposition_scores_of` uses."""
 SUPERPOSITION_DIMS = {**{f"kernel_{family}": ("similarity",) for family in FAMILIES}, "block_contrast": ("blocks",)}
-"""Dimensions of what it gives that has some beside the networks'."""
 SUPERPOSITION_COORDS = {"similarity": list(SIMILARITIES), "blocks": list(CONTRASTS)}
 PEAK_NAMES = {"several": "several_peaks", "count": "peak_count", "centred": "centred_peaks"}
 
 
-class Signals:
-    """What networks draw over the grid, over the background, and what they should."""
+def superposed(networks: xarray.Dataset) -> xarray.DataArray:
+    """Variance explained by training images that share x or y, minus that explained by as many that share neither."""
+    return networks["matched"] - networks["mismatched"]
 
-    def __init__(self, batch: Batch) -> None:
-        self.batch, self.task = batch, batch.task
-        self.points, self.held = self.task.grid.points.to(batch.device), self.task.held_out.to(batch.device)
-        self.codes = self.task.codes(self.points)
-        self.truth = true_signals(self.task).to(batch.device)
 
-    def of(self, codes: Tensor) -> Tensor:
-        """What the networks draw for codes: `[member, row, pixel]`."""
-        return self.batch.forward(codes.float()).flatten(2) - self.task.background
-
-    @cached_property
-    def drawn(self) -> Tensor:
-        """At every grid point."""
-        return self.of(self.codes)
+def signals(batch: Batch, codes: Tensor) -> Tensor:
+    """Outputs minus the background for rows of codes: `[member, row, pixel]`."""
+    return batch.forward(codes.float()).flatten(2) - batch.task.background
 
 
 def true_signals(task: Task) -> Tensor:
-    """Right outputs over the background at every grid point: `[point, pixel]`."""
+    """True images minus the background at every grid point: `[point, pixel]`."""
     return task.render(task.grid.points).float().flatten(1) - task.background
 
 
 def superposition_scores_of(batch: Batch) -> dict[str, np.ndarray]:
-    """The numbers above of finished runs: `[member]`, or with the dimensions of `SUPERPOSITION_DIMS` too."""
-    signals = Signals(batch)
-    # Σ over factors of the output for that factor with the others averaged, at every grid point
-    averaged = averaged_prediction(signals.of, signals.codes, batch.task.code_sizes, signals.codes[~signals.held])
-    scores = signal_scores(batch.task, signals.drawn, averaged)
+    """Return the scores above for finished runs: `[member]`, followed by the dimensions in `SUPERPOSITION_DIMS`."""
+    task, codes, outputs = batch.task, batch.task.codes(batch.task.grid.points), partial(signals, batch)
+    # D(x̄) + D(ȳ): the sum over factors of the output with all other factors averaged out
+    averaged = metrics.averaged_prediction(outputs, codes, task.code_sizes, codes[~task.held_out])
+    scores = signal_scores(task, outputs(codes), averaged)
     return {name: value.float().cpu().numpy() for name, value in scores.items()}
 
 
 def signal_scores(task: Task, drawn: Tensor, averaged: Tensor | None = None) -> dict[str, Tensor]:
-    """The numbers above of outputs over the background at every grid point, `[member, point, pixel]`.
+    """Return the scores above from outputs minus the background at every grid point, `[member, point, pixel]`.
 
-    Without `averaged`, D(x̄) + D(ȳ) at every grid point, there are no numbers of that.
+    `averaged` is D(x̄) + D(ȳ) at every grid point; without it there are no `averaged` scores.
     """
-    return {**_combinations(task, drawn, averaged), **_kernels(task, drawn), **_peaks(task, drawn)}
-
-
-def _combinations(task: Task, drawn: Tensor, averaged: Tensor | None) -> dict[str, Tensor]:
-    """What superpositions explain."""
-    points, held, truth = task.grid.points.to(drawn.device), task.held_out.to(drawn.device), true_signals(task)
-    truth, inner = truth.to(drawn.device), interior(held, task.grid.shape)
+    device, shape = drawn.device, task.grid.shape
+    points, held, truth = task.grid.points.to(device), task.held_out.to(device), true_signals(task).to(device)
+    inner, dark = metrics.interior(held, shape), task.background == 1
     scores = nonnegative_superposition(drawn, truth, points, held, chosen=inner, truth=truth)
     own = nonnegative_superposition(drawn, drawn, points, held, chosen=inner)
     scores |= {f"own_{name}": value for name, value in own.items()}
-    some = ~held | inner
+    used = ~held | inner
     parts = None if averaged is None else averaged[:, inner]
-    summed = superposition_scores(drawn[:, some], points[some], held[some], averaged=parts)
-    return {**scores, **summed}
+    scores |= metrics.superposition_scores(drawn[:, used], points[used], held[used], averaged=parts)
 
-
-def _kernels(task: Task, drawn: Tensor) -> dict[str, Tensor]:
-    """Agreement of similarities with families of kernels, and their blocks."""
-    points, held = task.grid.points.to(drawn.device), task.held_out.to(drawn.device)
-    shape, inner = task.grid.shape, interior(held, task.grid.shape)
-    dark, images = task.background == 1, drawn + task.background
+    images = drawn + task.background
     grams = {COSINE: gram_matrix(images, "cosine"), DISTANCE: -gram_matrix(images, "l2")}
     grams |= {overlap(t): gram_matrix(images, "overlap", dark=dark, threshold=t) for t in THRESHOLDS}
-    fits = _fits(torch.stack(list(grams.values())), shape, held, inner)
+    inside = kernel_families(torch.stack(list(grams.values())), shape, held, rows=inner)
+    every = kernel_families(grams[COSINE], shape, held).agreement
+    standardised = kernel_families(grams[COSINE], shape, held, rows=inner, standardised=True).agreement
+    for family in FAMILIES:
+        rows = [inside.agreement[family], every[family][None], standardised[family][None]]
+        scores[f"kernel_{family}"] = torch.cat(rows).mT
+    scores["kernel_p"] = inside.p_value[0]
     contrasts = {name: block_contrast(gram, points, held) for name, gram in grams.items()}
     contrasts[FULL_MATRIX] = block_contrast(grams[COSINE], points)
-    return {**fits, "block_contrast": torch.stack([contrasts[name] for name in CONTRASTS], dim=1)}
+    scores["block_contrast"] = torch.stack([contrasts[name] for name in CONTRASTS], dim=1)
 
-
-def _fits(grams: Tensor, shape: tuple[int, ...], held: Tensor, inner: Tensor) -> dict[str, Tensor]:
-    """Agreement with each family by `SIMILARITIES`; `grams` are of all of them but the last two, cosine first."""
-    inside = kernel_families(grams, shape, held, rows=inner)
-    every = kernel_families(grams[0], shape, held).agreement
-    standardised = kernel_families(grams[0], shape, held, rows=inner, standardised=True).agreement
-    scores = {
-        f"kernel_{family}": torch.cat([inside.agreement[family], every[family][None], standardised[family][None]]).mT
-        for family in FAMILIES
-    }
-    return {**scores, "kernel_p": inside.p_value[0]}
-
-
-def _peaks(task: Task, drawn: Tensor) -> dict[str, Tensor]:
-    """How many bumps outputs show, and where."""
-    inner = interior(task.held_out, task.grid.shape).to(drawn.device)
-    images, points = drawn.unflatten(2, task.image_shape), task.grid.points[:, :2].to(drawn.device)
-    scores = peak_scores(images, points, chosen=inner, dark=task.background == 1)
-    return {PEAK_NAMES.get(name, name): value for name, value in scores.items()}
-
-
-MATRIX_SIDE = 16
-"""Grids larger than this along an axis are thinned before a matrix is kept."""
+    peaks = metrics.peak_scores(drawn.unflatten(2, task.image_shape), points[:, :2], chosen=inner, dark=dark)
+    return {**scores, **{PEAK_NAMES.get(name, name): value for name, value in peaks.items()}}
 
 
 class Settings(MLPSettings):
-    """Depths."""
-
     superposition_depths: AnyNumber = (2, 6, 8)
-    """Other depths of the bump-coded CNN whose outputs are looked at."""
+    """Other depths of the bump-coded CNN."""
 
     variants: ClassVar[Mapping[str, Any]] = {"quick": {"superposition_depths": ()}}
 
 
 class SuperpositionStudy(Study[Settings]):
-    """What the failing networks draw instead."""
-
     name: ClassVar[str] = "superposition"
     question: ClassVar[str] = "What does a network that fails to compose draw instead?"
     settings: ClassVar[type[Settings]] = Settings
@@ -227,7 +169,7 @@ class SuperpositionStudy(Study[Settings]):
         spec = trials["bump", CNN_ARM][0].spec
         order, kept = _matrix_order(spec.task)
         positions = spec.task.grid.points[order]
-        binary = theoretical_kernel("binary", positions[kept:], positions[:kept])
+        binary = metrics.theoretical_kernel("binary", positions[kept:], positions[:kept])
         result = result.merge(pictures.isel(seed=0, drop=True).drop_vars(TRAINED), join="left").assign(
             binary=(("held_row", "kept_column"), binary.numpy().astype(np.float32))
         )
@@ -238,30 +180,26 @@ class SuperpositionStudy(Study[Settings]):
 
 
 def _pictured(batch: Batch) -> dict[str, Any]:
-    """Gram matrices and panels of the runs that pictures are of."""
-    found = Signals(batch)
-    order, _ = _matrix_order(batch.task)
-    images, dark = (found.drawn + batch.task.background)[:, order.to(batch.device)], batch.task.background == 1
+    """Gram matrices, and the panels of Fig. 1d at one held-out position, in the order of `PANELS`."""
+    task, points, held = batch.task, batch.task.grid.points, batch.task.held_out
+    codes, truth, dark = task.codes(points), true_signals(task).to(batch.device), task.background == 1
+    every, (order, _) = signals(batch, codes), _matrix_order(task)
+    images = (every + task.background)[:, order.to(batch.device)]
     grams = [gram_matrix(images, kernel, dark=dark, threshold=SHOWN_THRESHOLD) for kernel in KERNELS]  # type: ignore[arg-type]
-    return {"gram": torch.stack(grams, dim=1), "panel_image": _panels(found)}
 
-
-def _panels(found: Signals) -> Tensor:
-    """Fig. 1d at one held-out position: output, best sum of memories, each factor with the other averaged, truth."""
-    task, codes, held = found.task, found.codes, found.held
-    at = task.grid.nearest(sample_points(found.batch.spec)[:1])
-    parts = [found.of(part[at]) for part in averaged_codes(codes, task.code_sizes, codes[~held])]
-    shares = (found.points == found.points[at]).any(dim=1) & ~held
-    drawn, truth = found.drawn[:, at], found.truth[at].expand(len(found.batch), -1, -1)
-    memories = found.truth[shares]
+    at = task.grid.nearest(sample_points(batch.spec)[:1])
+    drawn = every[:, at]
+    alone = [signals(batch, part[at]) for part in metrics.averaged_codes(codes, task.code_sizes, codes[~held])]
+    memories = truth[((points == points[at]).any(dim=1) & ~held).to(batch.device)]
     gram, products = memories @ memories.mT, drawn @ memories.mT
-    weights = nonnegative_weights(gram.expand(*products.shape, len(gram)), products)
-    rows = [drawn, (weights @ memories.double()).to(drawn.dtype), *parts, truth]
-    return torch.cat(rows, dim=1).unflatten(2, task.image_shape)
+    weights = metrics.nonnegative_weights(gram.expand(*products.shape, len(gram)), products)
+    best_sum = (weights @ memories.double()).to(drawn.dtype)
+    panels = torch.cat([drawn, best_sum, *alone, truth[at].expand(len(batch), -1, -1)], dim=1)
+    return {"gram": torch.stack(grams, dim=1), "panel_image": panels.unflatten(2, task.image_shape)}
 
 
 def _matrix_order(task: Task) -> tuple[Tensor, int]:
-    """Grid points of a kept matrix, kept combinations first, and how many of them are kept."""
+    """Return the grid points of a Gram matrix, kept combinations first, and the number of kept ones."""
     step = 2 if max(task.grid.shape) > MATRIX_SIDE else 1
     chosen = (task.grid.indices % step == 0).all(dim=1)
     kept, held = (torch.nonzero(chosen & region).flatten() for region in (~task.held_out, task.held_out))

@@ -1,6 +1,6 @@
-"""What the failing networks draw instead, and with which kernel.
+"""Claims and figures on what failing networks draw instead, and with which kernel.
 
-All numbers are of the hold-out's interior. The first case of a claim is the bump-coded CNN of the usual depth.
+All numbers are from the interior of the hold-out. The first case of each claim is the bump-coded CNN of default depth.
 """
 
 from __future__ import annotations
@@ -10,48 +10,43 @@ from functools import partial
 import numpy as np
 import xarray
 from matplotlib import pyplot
-from matplotlib.figure import Figure
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure, SubFigure
 
-from recombine.panels import HOLDOUT_COLOR, bare, seed_count, styled
+from recombine.panels import COLORS, HOLDOUT_COLOR, band, bare, divided, drawn_image, seed_count, styled
+from recombine.papers.forced_rendering import samples
+from recombine.papers.forced_rendering import superposition as measures
 from recombine.papers.forced_rendering.presets import CODES
-from recombine.papers.forced_rendering.samples import (
-    Statistic,
-    difference,
-    less_controls,
-    majority,
-    measured,
-    measured_by,
-)
+from recombine.papers.forced_rendering.samples import Statistic, measured_by
 from recombine.papers.forced_rendering.superposition import (
     CNN_ARM,
-    CONTRASTS,
     COSINE,
-    DARK,
-    DISTANCE,
     KERNELS,
     SHOWN_THRESHOLD,
-    SIMILARITIES,
     overlap,
+    superposed,
 )
 from recombine.reproduction.claims import Claim, Data, Sample, Statement
 from recombine.reproduction.criteria import above, effect
 from recombine.reproduction.figures import FigureSpec
 
 SUPERPOSED = 0.2
-"""Smallest difference of variance explained that matters."""
+"""Smallest relevant difference of variance explained."""
+SHIFT_LEVEL = 0.05
+"""Largest share of shifted kernels that may agree as well as the OR kernel."""
 
 
 def _networks(data: Data, code: str = "bump", decoder: str = CNN_ARM) -> xarray.Dataset:
     return data["superposition"].sel(encoding=code, decoder=decoder)
 
 
-def _of(data: Data, statistic: Statistic, code: str = "bump") -> Sample:
-    return measured(_networks(data, code), statistic)
+def _of(data: Data, statistic: Statistic, code: str = "bump", **options: str) -> Sample:
+    return samples.measured(_networks(data, code), partial(statistic, **options) if callable(statistic) else statistic)
 
 
 def _others(data: Data, statistic: Statistic, *besides: str) -> dict[str, Sample]:
-    """The other codes, but for those in `besides`, and the other decoders with bump codes."""
-    result = data["superposition"].drop_sel(decoder=DARK, errors="ignore")
+    """All codes but bump and `besides`, and the other decoders with bump codes."""
+    result = data["superposition"].drop_sel(decoder=measures.DARK, errors="ignore")
     codes, decoders = result.sel(decoder=CNN_ARM), result.sel(encoding="bump").drop_sel(decoder=CNN_ARM)
     return {
         **measured_by(codes.drop_sel(encoding=["bump", *besides]), statistic, "{encoding}", "encoding"),
@@ -59,11 +54,8 @@ def _others(data: Data, statistic: Statistic, *besides: str) -> dict[str, Sample
     }
 
 
-# -- C2: superposition -----------------------------------------------------------------------------------------------
-
-
-def superposition_alternatives(data: Data) -> dict[str, Sample]:
-    """Other forms of superposition, over the truth, share of seeds, other codes and decoders."""
+def _superposed_otherwise(data: Data) -> dict[str, Sample]:
+    """Other forms of superposition, superposition beyond the truth, share of seeds, other codes and decoders."""
     forms: dict[str, Statistic] = {
         "of the network's own outputs": lambda own: own["own_matched"] - own["own_mismatched"],
         "equal weights": lambda own: own["memorised"] - own["memorised_null"],
@@ -71,54 +63,43 @@ def superposition_alternatives(data: Data) -> dict[str, Sample]:
         "beyond the truth": "beyond_truth",
         "less the truth": lambda own: own["matched"] - own["truth"],
     }
-    samples = {f"{code}, {words}": _of(data, form, code) for code in CODES for words, form in forms.items()}
+    cases = {f"{code}, {words}": _of(data, form, code) for code in CODES for words, form in forms.items()}
     for code in CODES:
         networks = _networks(data, code)
-        samples[f"{code}, share of seeds less a half"] = majority(superposed(networks) - SUPERPOSED, networks)
-    return {**samples, **_others(data, superposed, *CODES)}
-
-
-# -- C3: the kernel, C14: blocks -------------------------------------------------------------------------------------
-
-
-def _bump_less_rate(data: Data, statistic: Statistic, decoder: str = CNN_ARM) -> Sample:
-    return difference(statistic, *(_networks(data, code, decoder) for code in CODES))
-
-
-SHIFT_LEVEL = 0.05
-"""Share of shifted kernels that may agree as well as the OR kernel does."""
-
-
-def superposed(networks: xarray.Dataset) -> xarray.DataArray:
-    """Variance explained by training images that share x or y, less by as many that share neither."""
-    return networks["matched"] - networks["mismatched"]
+        cases[f"{code}, share of seeds less a half"] = samples.majority(superposed(networks) - SUPERPOSED, networks)
+    return {**cases, **_others(data, superposed, *CODES)}
 
 
 def over_rival(networks: xarray.Dataset, rival: str, similarity: str = COSINE) -> xarray.DataArray:
-    """Correlation of the OR kernel less that of another family."""
-    agreement = networks.isel(similarity=SIMILARITIES.index(similarity))
+    """Correlation of the OR kernel minus that of another family."""
+    agreement = networks.isel(similarity=measures.SIMILARITIES.index(similarity))
     return agreement["kernel_or"] - agreement[f"kernel_{rival}"]
 
 
 def over_rivals(networks: xarray.Dataset, similarity: str = COSINE) -> xarray.DataArray:
-    """Correlation of the OR kernel less that of the better of product and radial kernels."""
+    """Correlation of the OR kernel minus that of the better of product and radial kernels."""
     product, radial = (over_rival(networks, rival, similarity) for rival in ("product", "radial"))
     return product.where(product < radial, radial)
 
 
 def binary_kernel(networks: xarray.Dataset) -> xarray.DataArray:
-    """`over_rivals`; at most 0 where OR kernels that are shifted over the grid agree as well as it does."""
+    """`over_rivals`, but at most 0 where OR kernels shifted over the grid agree just as well."""
     margin = over_rivals(networks)
     return margin.where(networks["kernel_p"] < SHIFT_LEVEL, margin.clip(max=0))
 
 
 def contrast(networks: xarray.Dataset, blocks: str = COSINE) -> xarray.DataArray:
     """Block contrast."""
-    return networks["block_contrast"].isel(blocks=CONTRASTS.index(blocks))
+    return networks["block_contrast"].isel(blocks=measures.CONTRASTS.index(blocks))
+
+
+def _bump_less_rate(data: Data, blocks: str, *, dark: bool = False) -> Sample:
+    networks = (_networks(data, code, measures.DARK if dark else CNN_ARM) for code in CODES)
+    return samples.difference(partial(contrast, blocks=blocks), *networks)
 
 
 def aligned_artefacts(networks: xarray.Dataset) -> xarray.DataArray:
-    """Share of peaks off the truth that lie in the true row or column, less chance."""
+    """Share of peaks away from the truth that lie in the true row or column, minus chance."""
     return networks["away_aligned"] - networks["away_chance"]
 
 
@@ -135,8 +116,8 @@ CLAIMS = (
                     SUPERPOSED,
                 ),
                 lambda data: {code: _of(data, superposed, code) for code in CODES},
-                superposition_alternatives,
-                partial(less_controls, statistic=superposed),
+                _superposed_otherwise,
+                partial(samples.less_controls, statistic=superposed),
             ),
         ),
         beside=("controls",),
@@ -150,12 +131,14 @@ CLAIMS = (
                 effect("correlation of the OR kernel less that of the better of product and radial kernels", 0.05),
                 lambda data: {"bump": _of(data, binary_kernel)},
                 lambda data: {
-                    **{f"bump, {name}": _of(data, partial(over_rivals, similarity=name)) for name in SIMILARITIES[1:]},
-                    "bump, less the product kernel alone": _of(data, partial(over_rival, rival="product")),
-                    "bump, less the radial kernel alone": _of(data, partial(over_rival, rival="radial")),
+                    **{f"bump, {name}": _of(data, over_rivals, similarity=name) for name in measures.SIMILARITIES[1:]},
+                    **{
+                        f"bump, less the {rival} kernel alone": _of(data, partial(over_rival, rival=rival))
+                        for rival in ("product", "radial")
+                    },
                     "rate": _of(data, binary_kernel, "rate"),
                 },
-                partial(less_controls, statistic=over_rivals),
+                partial(samples.less_controls, statistic=over_rivals),
             ),
         ),
         beside=("controls",),
@@ -167,13 +150,10 @@ CLAIMS = (
         (
             Statement(
                 effect("block contrast, bump less rate code", 0.1),
-                lambda data: {COSINE: _bump_less_rate(data, contrast)},
+                lambda data: {COSINE: _bump_less_rate(data, COSINE)},
                 lambda data: {
-                    **{name: _bump_less_rate(data, partial(contrast, blocks=name)) for name in CONTRASTS[1:]},
-                    **{
-                        f"{name}, dark bumps": _bump_less_rate(data, partial(contrast, blocks=name), DARK)
-                        for name in CONTRASTS
-                    },
+                    **{name: _bump_less_rate(data, name) for name in measures.CONTRASTS[1:]},
+                    **{f"{name}, dark bumps": _bump_less_rate(data, name, dark=True) for name in measures.CONTRASTS},
                 },
             ),
         ),
@@ -198,47 +178,99 @@ CLAIMS = (
 )
 
 
-# -- figure ----------------------------------------------------------------------------------------------------------
+# -- Fig. 1d–e, which the encodings study draws below its own panels ---------------------------------------------------
+
+
+def superposition_row(figure: SubFigure, result: xarray.Dataset) -> None:
+    """Draw an output with its parts, Gram matrices, and the OR kernel's advantage by threshold."""
+    left, right = divided(figure, 1, 2, width_ratios=[3.3, 2.6])
+    titles = {
+        measures.OUTPUT: "(d) output", measures.X_ALONE: "x, mean y", measures.Y_ALONE: "mean x, y",
+        measures.SUM: "Σ memories", measures.TRUTH: "truth",
+    }  # fmt: skip
+    panels = result["panel_image"].sel(encoding="bump")
+    for ax, (name, title) in zip(left.subplots(1, 5), titles.items(), strict=True):
+        drawn_image(ax, panels.sel(panel=name).values, None, result.attrs["place"])
+        ax.set_title(title, loc="left", fontsize=9)
+    kept = int(result.attrs["kept"])
+    blocks = {"(e) binary": result["binary"].values}
+    for kernel, title in (("overlap", f"overlap > {SHOWN_THRESHOLD:g}"), ("cosine", "cosine")):
+        blocks[title] = result["gram"].sel(encoding="bump", kernel=kernel).values[kept:, :kept]
+    axes = right.subplots(1, 4, width_ratios=[1, 1, 1, 1.3])
+    for ax, (title, values) in zip(axes, blocks.items(), strict=False):
+        ax.imshow(values, cmap="magma", vmin=0, vmax=np.percentile(values, 99.5) or 1.0, aspect="auto")
+        bare(ax)
+        ax.set_xlabel("kept")
+        ax.set_title(title, loc="left", fontsize=8)
+    axes[0].set_ylabel("held out")
+    _threshold_sweep(axes[3], result.sel(encoding="bump", decoder=CNN_ARM))
+
+
+def _threshold_sweep(ax: Axes, networks: xarray.Dataset) -> None:
+    thresholds = xarray.DataArray(list(measures.THRESHOLDS), dims="threshold", name="threshold")
+    for rival, color in zip(("product", "radial"), COLORS, strict=False):
+        values = [over_rival(networks, rival, overlap(threshold)) for threshold in measures.THRESHOLDS]
+        band(ax, xarray.concat(values, thresholds), f"less {rival}", color, markersize=2.5)
+    ax.axhline(0, color="0.7", linewidth=0.8)
+    ax.set_xlabel("threshold", fontsize=7)
+    ax.set_title("OR's correlation", loc="left", fontsize=8)
+    ax.legend(fontsize=5)
+
+
+def superposition_words(result: xarray.Dataset) -> str:
+    """Return the caption of Fig. 1d–e."""
+    networks = result.sel(encoding="bump", decoder=CNN_ARM)
+    matched, mismatched, truth = (
+        f"{100 * networks[name].mean().item():.0f} %" for name in ("matched", "mismatched", "truth")
+    )
+    shown, cosine = (
+        " and ".join(f"{over_rival(networks, rival, name).mean().item():.2f}" for rival in ("product", "radial"))
+        for name in (overlap(SHOWN_THRESHOLD), COSINE)
+    )
+    return (
+        "(d) An output in the box, the outputs for each factor with the other one averaged out, and the best "
+        "non-negative sum of training images that share x or y. In the interior of the box such sums explain "
+        f"{matched} of the outputs' variance, sums of as many images that share neither {mismatched} (difference "
+        f"{superposed(networks).mean().item():.2f}, {seed_count(networks['matched'])}), and the true images {truth}. "
+        f"(e) The binary kernel, overlap of pixels above {SHOWN_THRESHOLD:g} of a bump's height, and cosine similarity "
+        "between held-out and kept outputs; right, how much better the smoothed binary (OR) kernel correlates with the "
+        "overlap in the interior than product and radial kernels do, by threshold; at "
+        f"{SHOWN_THRESHOLD:g}: {shown}; for cosine similarity {cosine}."
+    )
 
 
 def kernels_figure(result: xarray.Dataset) -> Figure:
-    """Three matrices for the bump code (top) and the rate code (bottom)."""
+    """Fig. 8: draw three matrices for the bump code (top) and the rate code (bottom)."""
     kept = int(result.attrs["kept"])
     with styled():
         figure, axes = pyplot.subplots(2, 3, figsize=(7.6, 5.2), layout="constrained")
-        for row, encoding in enumerate(("bump", "rate")):
-            for column, kernel in enumerate(KERNELS):
-                ax, values = axes[row, column], result["gram"].sel(encoding=encoding, kernel=kernel).values
-                off = values[~np.eye(len(values), dtype=bool)]
-                top = float(np.percentile(off, 99.8)) or float(values.max()) or 1.0
+        for row, code in zip(axes, CODES, strict=True):
+            for ax, kernel in zip(row, KERNELS, strict=True):
+                values = result["gram"].sel(encoding=code, kernel=kernel).values
+                off_diagonal = values[~np.eye(len(values), dtype=bool)]
+                top = float(np.percentile(off_diagonal, 99.8)) or float(values.max()) or 1.0
                 image = ax.imshow(values, cmap="magma", vmin=0, vmax=top)
                 for draw in (ax.axhline, ax.axvline):
                     draw(kept - 0.5, color=HOLDOUT_COLOR, linewidth=0.9, linestyle=(0, (3, 2)))
                 bare(ax)
                 figure.colorbar(image, ax=ax, shrink=0.8)
-                if row == 0:
-                    ax.set_title(KERNELS[kernel])
-            axes[row, 0].set_ylabel(f"{encoding} code\nkept, then held out")
+            row[0].set_ylabel(f"{code} code\nkept, then held out")
+        for ax, title in zip(axes[0], KERNELS.values(), strict=True):
+            ax.set_title(title)
     return figure
 
 
-SHOWN = {"cosine": COSINE, "l2": DISTANCE, "overlap": overlap(SHOWN_THRESHOLD)}
-"""Each pictured kernel, and its name among block contrasts."""
-
-
 def kernels_caption(result: xarray.Dataset) -> str:
-    """The block contrasts in words."""
     networks = result.sel(decoder=CNN_ARM)
-    seeds = seed_count(networks["block_contrast"].sel(encoding="bump"))
     words = []
-    for kernel, name in SHOWN.items():
-        means = contrast(networks, name).mean("seed")
-        bump, rate = (means.sel(encoding=code).item() for code in ("bump", "rate"))
+    for kernel, name in (("cosine", COSINE), ("l2", measures.DISTANCE), ("overlap", overlap(SHOWN_THRESHOLD))):
+        bump, rate = (contrast(networks.sel(encoding=code), name).mean().item() for code in CODES)
         words.append(f"{KERNELS[kernel]} {bump:.2f} against {rate:.2f}")
     return (
         "Matrices over the grid for the first seed's outputs, kept combinations before held-out ones (dashed). Block "
-        "contrast of held-out with kept outputs (similarity of pairs that share x or y less that of pairs that share "
-        f"none, over the spread), mean over {seeds}, bump against rate code: {'; '.join(words)}."
+        "contrast between held-out and kept outputs (similarity of pairs that share x or y minus that of pairs that "
+        "share neither, over its standard deviation), mean over "
+        f"{seed_count(networks['block_contrast'].sel(encoding='bump'))}, bump against rate code: {'; '.join(words)}."
     )
 
 

@@ -1,4 +1,9 @@
-"""Fig. 4c: the data needed for 90 % accuracy against the size of the image, and the curves it was read from."""
+"""Fig. 4c: training-set size needed for 90 % accuracy against image size, and the curves behind it.
+
+Hue shows region and centres; circles are fixed steps, triangles fixed epochs. The paper's network is bold. Filled
+markers are bumps alone, open ones stripes with or without bumps. Where too many resamples have no threshold, a bar runs
+off the panel.
+"""
 
 from __future__ import annotations
 
@@ -14,23 +19,86 @@ from matplotlib.ticker import FixedLocator, NullFormatter, NullLocator, PercentF
 from numpy.typing import ArrayLike
 
 from recombine.panels import letter, styled
-from recombine.papers.forced_rendering.threshold import exponent_interval
-from recombine.papers.forced_rendering.threshold_design import BUMPS, CLAIMED, CUBIC, LINEAR, LITERAL, STRIPES, spelt
+from recombine.papers.forced_rendering.threshold import CUBIC, estimated_exponent
+from recombine.papers.forced_rendering.threshold_design import BUMPS, LITERAL, STRIPES, spelt
 from recombine.reproduction.figures import FigureSpec
+
+COLORS = {
+    ("whole", "integer"): "#0072B2",
+    ("whole", "real"): "#009E73",
+    ("kept", "integer"): "#D55E00",
+    ("kept", "real"): "#CC79A7",
+}
+MARKERS = {"steps": "o", "epochs": "^"}
+GREY = "0.55"
+DASHED: dict[str, Any] = {"color": GREY, "linewidth": 0.8, "linestyle": (0, (4, 3))}
+FAR = 1e9
+"""Length of a bar without an end."""
+APART = 0.012
+"""Horizontal offset between protocols at the same N, in ln N, to tell their bars apart."""
+CLAIMED = {BUMPS: (3, (CUBIC, FAR)), STRIPES: (1, (0.75, 1.25))}
+"""The paper's exponents, and the ranges of exponents that count as those."""
+
+
+def protocol_style(protocol: str, family: str) -> dict[str, Any]:
+    """Return the colour, marker and weight of a protocol."""
+    region, centers, budget, network = str(protocol).split("/")
+    color, bold = COLORS[region, centers], network == "paper"
+    return {
+        "color": color, "marker": MARKERS[budget], "markersize": 6.5 if bold else 4.5,
+        "markerfacecolor": color if family == BUMPS else "white", "markeredgewidth": 1.4 if bold else 1.0,
+        "linewidth": 2.0 if bold else 0.9, "elinewidth": 1.4 if bold else 0.9, "alpha": 1.0 if bold else 0.85,
+        "zorder": 4 if bold else 3,
+    }  # fmt: skip
+
+
+def family_legend() -> list[Line2D]:
+    """Return legend entries for bumps alone, stripes, and thresholds that were not reached."""
+    style: dict[str, Any] = {"color": "0.25", "marker": "o", "markersize": 5, "linewidth": 1}
+    return [
+        Line2D([], [], label="bumps alone", **style),
+        Line2D([], [], label="stripes (+ bumps)", markerfacecolor="white", **style),
+        Line2D([], [], label="not reached", color="0.25", marker=r"$\uparrow$", markersize=7, linestyle="none"),
+    ]
+
+
+def bars(value: ArrayLike, low: ArrayLike, high: ArrayLike) -> np.ndarray:
+    """Return the lengths of the bars below and above a value; an open end runs far off the panel."""
+    value, low, high = (np.asarray(part, dtype=float) for part in (value, low, high))
+    return np.clip([value - low, high - value], 0, FAR)
+
+
+def unreached_sets(result: xarray.Dataset) -> xarray.DataArray:
+    """Return the size of the largest training set where it was not enough, else NaN."""
+    return result["largest"].where(result["outcome"].isin(["not reached"])).astype(float)
+
+
+def growth(result: xarray.Dataset, power: int) -> np.ndarray:
+    """Return a power of N through the first threshold with bumps alone; NaN if there is none."""
+    sizes, thresholds = result["size"].values.astype(float), result["threshold"].sel(family=BUMPS).values
+    known = np.argwhere(np.isfinite(thresholds))
+    if not len(known):
+        return np.full(len(sizes), np.nan)
+    row, column = known[0]
+    return np.asarray(thresholds[row, column] * (sizes / sizes[column]) ** power)
 
 
 def threshold_panel(ax: Axes, result: xarray.Dataset, *, legend: bool = True) -> None:
-    """Thresholds against N, log–log: the paper's network bold, others thin; arrows where none was reached."""
+    """Draw thresholds against N on log-log axes, with arrows where none was reached."""
     sizes, protocols = result["size"].values.astype(float), list(result["protocol"].values)
-    draw_references(ax, result)
+    for words, line in {"∝ N": 2 * sizes, "∝ N²": growth(result, 2), "∝ N³": growth(result, 3)}.items():
+        ax.plot(sizes, line, color=GREY, linewidth=1.0, linestyle=(0, (1, 1.6)), zorder=1)
+        if np.isfinite(line[-1]):
+            place: dict[str, Any] = {"textcoords": "offset points", "va": "center", "annotation_clip": False}
+            ax.annotate(words, (sizes[-1], line[-1]), (13, 0), color="0.35", fontsize=8, **place)
     for number, protocol in reversed(list(enumerate(protocols))):
         for family in result["family"].values:
-            here = result.sel(protocol=protocol, family=family)
             exact = result["outcome"].sel(protocol=[protocol, protocols[0]], family=family) == "exact"
             if number and family == STRIPES and bool(exact.all()):
-                continue  # the same to the last example, and so one line
+                continue  # identical to the first protocol's line
             shift = np.exp(APART * (number - (len(protocols) - 1) / 2)) if number else 1.0
-            draw_thresholds(ax, here, sizes * shift, protocol_style(protocol, family))
+            here, style = result.sel(protocol=protocol, family=family), protocol_style(protocol, family)
+            _draw_thresholds(ax, here, sizes * shift, style)
     ax.set(xscale="log", yscale="log", xlabel="N (pixels a side)")
     ax.set_ylabel(f"examples for {100 * result.attrs['target']:.0f} % accuracy")
     ax.xaxis.set_major_locator(FixedLocator(list(sizes)))
@@ -53,11 +121,23 @@ def threshold_panel(ax: Axes, result: xarray.Dataset, *, legend: bool = True) ->
         ax.legend(handles=handles, fontsize=6.5, handlelength=1.6, labelspacing=0.45, **beside)
 
 
-def curves_panel(ax: Axes, result: xarray.Dataset, protocol: str, family: str = BUMPS) -> None:
-    """Every network's accuracy and the fitted curves, one colour per size."""
-    here, target = result.sel(protocol=protocol, family=family), result.attrs["target"]
+def _draw_thresholds(ax: Axes, here: xarray.Dataset, x: np.ndarray, style: dict[str, Any]) -> None:
+    """Draw one protocol's thresholds, with arrows at the largest set where there is none."""
+    value = here["threshold"].values
+    if np.isfinite(value).any():
+        ax.errorbar(x, value, yerr=bars(value, here["threshold_low"], here["threshold_high"]), **style)
+    arrow: dict[str, Any] = {"arrowstyle": "<|-,head_width=0.2,head_length=0.35", "shrinkA": 0, "shrinkB": 0}
+    arrow |= {"color": style["color"], "linewidth": style["elinewidth"]}
+    for at, largest in zip(x, unreached_sets(here).values, strict=True):
+        if np.isfinite(largest):
+            ax.annotate("", (at, largest), (0, 11), textcoords="offset points", arrowprops=arrow)
+
+
+def curves_panel(ax: Axes, result: xarray.Dataset, protocol: str) -> None:
+    """Draw every network's accuracy and the fitted curves for bumps alone, one colour per size."""
+    here, target = result.sel(protocol=protocol, family=BUMPS), result.attrs["target"]
     shades = pyplot.get_cmap("viridis")(np.linspace(0, 0.88, here.sizes["size"]))
-    ax.axhline(target, color=GREY, linewidth=0.8, linestyle=(0, (4, 3)), zorder=0)
+    ax.axhline(target, zorder=0, **DASHED)
     for size, color in zip(here["size"].values, shades, strict=True):
         cell = here.sel(size=size)
         counted = cell["learnt"].values == 1
@@ -76,118 +156,108 @@ def curves_panel(ax: Axes, result: xarray.Dataset, protocol: str, family: str = 
 
 
 def exponents_panel(ax: Axes, result: xarray.Dataset) -> None:
-    """Exponents with intervals, one row per protocol; bands are what counts as the paper's."""
+    """Draw exponents with intervals, one row per protocol; bands are the ranges that count as the paper's exponents."""
     protocols, plain = list(result["protocol"].values), {"facecolor": "0.93", "edgecolor": "none", "pad": 0.5}
-    ranges: dict[str, tuple[float, float]] = {BUMPS: (CUBIC, FAR), STRIPES: LINEAR}
-    for family, claimed in CLAIMED.items():
-        ax.axvspan(*ranges[family], color="0.93", linewidth=0, zorder=0)
-        ax.axvline(claimed, color=GREY, linewidth=0.8, linestyle=(0, (4, 3)), zorder=1)
-        ax.text(claimed, -0.62, f"{family}: {claimed}", fontsize=7, color="0.35", ha="center", va="center").set_bbox(
-            plain
-        )
-    limits: list[tuple[float, float]] = []
+    centred: dict[str, Any] = {"ha": "center", "va": "center"}
+    for family, (claimed, limits) in CLAIMED.items():
+        ax.axvspan(*limits, color="0.93", linewidth=0, zorder=0)
+        ax.axvline(claimed, zorder=1, **DASHED)
+        ax.text(claimed, -0.62, f"{family}: {claimed}", fontsize=7, color="0.35", bbox=plain, **centred)
+    ends: list[float] = []
     for row, protocol in enumerate(protocols):
         for family in result["family"].values:
             here = result.sel(protocol=protocol, family=family)
-            value, claimed = here["exponent"].item(), CLAIMED[family]
             at = row + (0.14 if family == STRIPES else -0.14)
-            if np.isfinite(value):
+            interval = estimated_exponent(here).interval(float(result.attrs["confidence"]))
+            if np.isfinite(interval.value):
                 style = {**protocol_style(protocol, family), "linestyle": "none"}
-                low, high = exponent_interval(here, float(result.attrs["confidence"]))
-                limits.append((low, high))
-                ax.errorbar([value], [at], xerr=bars([value], [low], [high]), **style)
+                ends += [end for end in (interval.low, interval.high) if np.isfinite(end)]
+                lengths = bars([interval.value], [interval.low], [interval.high])
+                ax.errorbar([interval.value], [at], xerr=lengths, **style)
             else:
                 reasons = ("not reached", "too few networks", "always reached")
                 why = next((reason for reason in reasons if reason in here["outcome"].values), "too few sizes")
-                text = ax.text(claimed, at, why, fontsize=6.5, color="0.4", ha="center", va="center")
-                text.set(style="italic", bbox=plain)
+                text: dict[str, Any] = {"fontsize": 6.5, "color": "0.4", "style": "italic", "bbox": plain, **centred}
+                ax.text(CLAIMED[family][0], at, why, **text)
     words = [spelt(name).partition(": ") for name in protocols]
     rows = [f"{choices}{', small' if network.startswith('small') else ''}" for network, _, choices in words]
     ax.set_yticks(range(len(protocols)), rows, fontsize=7)
     ax.set(ylim=(len(protocols) - 0.5, -0.9), xlabel="exponent of N")
     ax.tick_params(axis="y", length=0)
-    ends = [end for limit in limits for end in limit if np.isfinite(end)]
     ax.set_xlim(min([0.3, *(end - 0.15 for end in ends)]), max([3.7, *(end + 0.15 for end in ends)]))
     ax.spines["left"].set_visible(False)
 
 
 def threshold_figure(result: xarray.Dataset) -> Figure:
-    """Thresholds against N, the curves behind those of the paper's network, and the exponents of all."""
+    """Draw thresholds against N, the curves behind those of the paper's network, and all exponents."""
     protocols = result["protocol"].values
     known = result["threshold"].sel(family=BUMPS).notnull().any("size").values
-    first = str(protocols[int(np.argmax(known))])  # whose threshold was found somewhere, else the first of all
+    first = str(protocols[int(np.argmax(known))])  # the first with a threshold at any N, else the first
     shown = list(dict.fromkeys([first, *(name for name in protocols if name == str(LITERAL))]))
-    rows = result.sizes["protocol"]
     with styled():
         figure, axes = pyplot.subplots(
-            1, 2 + len(shown), figsize=(7.4 + 3.6 * len(shown), max(3.3, 1.5 + 0.3 * rows)),
+            1, 2 + len(shown), figsize=(7.4 + 3.6 * len(shown), max(3.3, 1.5 + 0.3 * len(protocols))),
             width_ratios=(1.15, *[1] * len(shown), 0.95), layout="constrained",
         )  # fmt: skip
         threshold_panel(axes[0], result, legend=False)
         axes[0].legend(handles=family_legend(), fontsize=7, loc="upper left", handlelength=1.8, labelspacing=0.3)
-        for ax, protocol, name in zip(axes[1:], shown, "bc", strict=False):
+        titles = ["data threshold"]
+        for ax, protocol in zip(axes[1:], shown, strict=False):
             curves_panel(ax, result, protocol)
-            letter(
-                ax, name, "bumps over the whole grid" if protocol.startswith("whole") else "bumps outside the hold-out"
-            )
+            whole = protocol.startswith("whole")
+            titles.append("bumps over the whole grid" if whole else "bumps outside the hold-out")
         exponents_panel(axes[-1], result)
-        letter(axes[0], "a", "data threshold")
-        letter(axes[-1], "bcd"[len(shown)], "exponents")
+        for ax, name, title in zip(axes, "abcd", [*titles, "exponents"], strict=False):
+            letter(ax, name, title)
     return figure
 
 
 def threshold_caption(result: xarray.Dataset) -> str:
-    """What the figure shows, with numbers from the data."""
-    sizes, target = result["size"].values, result.attrs["target"]
+    """Return the caption of the figure."""
+    sizes, attributes = result["size"].values, result.attrs
     first = result.isel(protocol=0).sel(family=BUMPS)
     counts = " to ".join(dict.fromkeys(str(int(count)) for count in (first["networks"].min(), first["networks"].max())))
-    attributes = result.attrs
-    said = [
-        f"(a) Smallest training set with which networks reach {100 * target:.0f} % coordinate accuracy, for images of "
-        f"{', '.join(str(size) for size in sizes)} pixels a side (N). Bold: the paper's network (width "
-        f"{attributes['width']}, depth {attributes['depth']}, {attributes['steps']} steps); thin: a small one. "
+    sentences = [
+        f"(a) Smallest training set with which networks reach {100 * attributes['target']:.0f} % coordinate accuracy, "
+        f"for images of {', '.join(str(size) for size in sizes)} pixels a side (N). Bold: the paper's network (width "
+        f"{attributes['width']}, depth {attributes['depth']}, {attributes['steps']} steps); thin: a small network. "
         "Filled: bumps alone; open: all 2N stripes and as many bumps as needed. "
-        f"Bars are {100 * attributes['confidence']:.0f} % bootstrap intervals ({attributes['resamples']} resamples), "
-        "without an end where they run off the panel; arrows stand at the largest set tried where it was not enough. "
-        "Then the networks behind thresholds of the paper's network, each with its own seed and training set, and the "
-        f"fitted curves; {counts} networks that learnt their training set per threshold; crosses are those that did "
-        "not. Last, exponents of N by protocol; shaded is what counts as the paper's 3 and 1."
+        f"Bars are {100 * attributes['confidence']:.0f} % bootstrap intervals ({attributes['resamples']} resamples); "
+        "open-ended intervals run off the panel. Arrows mark the largest training set tried where it was not enough. "
+        "Middle: accuracy of the paper's networks, each with its own seed and training set, and fitted curves; "
+        f"{counts} networks per threshold learnt their training set, crosses did not. Right: exponents of N by "
+        "protocol; shaded ranges count as the paper's 3 and 1."
     ]
     for family, words in ((BUMPS, "With bumps alone"), (STRIPES, "With stripes")):
-        here = result.sel(family=family)
-        said.append(f"{words} {_sentence(here, float(attributes['confidence']))}.")
+        sentences.append(f"{words} {_exponents_in_words(result.sel(family=family), float(attributes['confidence']))}.")
     if np.isfinite(first["local_exponent"].item()):
-        said.append(
+        sentences.append(
             f"A parabola through the first protocol's thresholds has slope {first['local_exponent'].item():.2f} at "
             f"N = {sizes[-1]} and curvature {first['curvature'].item():.2f}."
         )
     if str(LITERAL) in result["protocol"].values:
-        said.append(_reached_sentence(result.sel(protocol=str(LITERAL), family=BUMPS)))
-    return " ".join(said)
+        here = result.sel(protocol=str(LITERAL), family=BUMPS)
+        most = here["held_out_accuracy"].where((here["examples"] == here["largest"]) & (here["learnt"] == 1))
+        means = most.mean("network").values
+        sentences.append(
+            "With the most bumps outside the hold-out, mean accuracy inside it ranges over N from "
+            f"{100 * np.nanmin(means):.0f} % to {100 * np.nanmax(means):.0f} %; the best of {int(most.count())} "
+            f"networks reaches {100 * float(most.max()):.0f} %."
+            if most.notnull().any()
+            else "No network with the most bumps outside the hold-out learnt its training set."
+        )
+    return " ".join(sentences)
 
 
-def _reached_sentence(here: xarray.Dataset) -> str:
-    """How far networks get in the box with the most bumps outside it."""
-    most = here["held_out_accuracy"].where((here["examples"] == here["largest"]) & (here["learnt"] == 1))
-    means = most.mean("network").values
-    return (
-        f"With the most bumps outside the hold-out, mean accuracy inside is {100 * np.nanmax(means):.0f} % at the N "
-        f"where it is highest and {100 * np.nanmin(means):.0f} % where it is lowest; the best of {int(most.count())} "
-        f"networks has {100 * float(most.max()):.0f} %."
-        if most.notnull().any()
-        else "No network with the most bumps outside the hold-out learnt its training set."
-    )
-
-
-def _sentence(here: xarray.Dataset, confidence: float) -> str:
-    """The exponents of one family."""
+def _exponents_in_words(here: xarray.Dataset, confidence: float) -> str:
+    """Return the exponents of one family as part of a sentence."""
     defined = here["exponent"].notnull().values
     parts = []
     if defined.any():
         first = here.isel(protocol=int(np.argmax(defined)))
-        low, high = exponent_interval(first, confidence)
+        interval = estimated_exponent(first).interval(confidence)
         parts.append(
-            f"the threshold grows as N to the {first['exponent'].item():.2f} [{low:.2f}, {high:.2f}] "
+            f"the threshold grows as N to the power {interval.value:.2f} [{interval.low:.2f}, {interval.high:.2f}] "
             f"({spelt(first['protocol'].item())})"
         )
         if defined.sum() > 1:
@@ -199,93 +269,6 @@ def _sentence(here: xarray.Dataset, confidence: float) -> str:
     if (~defined).any():
         parts.append(f"there is no exponent under {(~defined).sum()} of {len(defined)} protocols")
     return "; ".join(parts)
-
-
-# -- marks -----------------------------------------------------------------------------------------------------------
-# Colours, markers and lines of the threshold figure.
-#
-# Colour and marker tell a protocol: hue the region and the centres, a circle fixed steps, a triangle fixed epochs. Bold
-# is the paper's network. Filled markers are bumps alone, open ones stripes with or without bumps. A bar that runs off
-# the panel has no end: too many resamples have no threshold there.
-
-
-COLORS = {
-    ("whole", "integer"): "#0072B2",
-    ("whole", "real"): "#009E73",
-    ("kept", "integer"): "#D55E00",
-    ("kept", "real"): "#CC79A7",
-}
-MARKERS = {"steps": "o", "epochs": "^"}
-GREY = "0.55"
-FAR = 1e9
-"""Length of a bar that has no end."""
-APART = 0.012
-"""Between protocols at the same N, in parts of ln N, so that their bars can be told apart."""
-
-
-def protocol_style(protocol: str, family: str) -> dict[str, Any]:
-    """Colour, marker and weight of a protocol."""
-    region, centers, budget, network = str(protocol).split("/")
-    color, bold = COLORS[region, centers], network == "paper"
-    return {
-        "color": color, "marker": MARKERS[budget], "markersize": 6.5 if bold else 4.5,
-        "markerfacecolor": color if family == BUMPS else "white", "markeredgewidth": 1.4 if bold else 1.0,
-        "linewidth": 2.0 if bold else 0.9, "elinewidth": 1.4 if bold else 0.9, "alpha": 1.0 if bold else 0.85,
-        "zorder": 4 if bold else 3,
-    }  # fmt: skip
-
-
-def draw_thresholds(ax: Axes, here: xarray.Dataset, x: np.ndarray, style: dict[str, Any]) -> None:
-    """One protocol's thresholds, and arrows at the largest set where there is none."""
-    value = here["threshold"].values
-    if np.isfinite(value).any():
-        ax.errorbar(x, value, yerr=bars(value, here["threshold_low"], here["threshold_high"]), **style)
-    arrow: dict[str, Any] = {"arrowstyle": "<|-,head_width=0.2,head_length=0.35", "shrinkA": 0, "shrinkB": 0}
-    arrow |= {"color": style["color"], "linewidth": style["elinewidth"]}
-    for at, cell in zip(x, unreached_sets(here).values, strict=True):
-        if np.isfinite(cell):
-            ax.annotate("", (at, cell), (0, 11), textcoords="offset points", arrowprops=arrow)
-
-
-def bars(value: ArrayLike, low: ArrayLike, high: ArrayLike) -> np.ndarray:
-    """Lengths of the bars below and above a value; an open one runs far beyond any panel."""
-    value, low, high = (np.asarray(part, dtype=float) for part in (value, low, high))
-    return np.clip([value - low, high - value], 0, FAR)
-
-
-def unreached_sets(result: xarray.Dataset) -> xarray.DataArray:
-    """The largest set tried where it was not enough, else NaN."""
-    return result["largest"].where(result["outcome"].isin(["not reached"])).astype(float)
-
-
-def draw_references(ax: Axes, result: xarray.Dataset) -> None:
-    """Linear growth, as 2N, and quadratic and cubic growth."""
-    sizes = result["size"].values.astype(float)
-    for words, line in {"∝ N": 2 * sizes, "∝ N²": growth(result, 2), "∝ N³": growth(result, 3)}.items():
-        ax.plot(sizes, line, color=GREY, linewidth=1.0, linestyle=(0, (1, 1.6)), zorder=1)
-        if np.isfinite(line[-1]):
-            place: dict[str, Any] = {"textcoords": "offset points", "va": "center", "annotation_clip": False}
-            ax.annotate(words, (sizes[-1], line[-1]), (13, 0), color="0.35", fontsize=8, **place)
-
-
-def growth(result: xarray.Dataset, power: int) -> np.ndarray:
-    """A power of N through the first threshold with bumps that there is; NaN without one."""
-    sizes, bumps = result["size"].values.astype(float), result["threshold"].sel(family=BUMPS).values
-    for row in bumps:
-        for size, threshold in zip(sizes, row, strict=True):
-            if np.isfinite(threshold):
-                return np.asarray(threshold * (sizes / size) ** power)
-    return np.full(len(sizes), np.nan)
-
-
-def family_legend() -> list[Line2D]:
-    """Entries for bumps alone, stripes, and thresholds that were not reached."""
-    style: dict[str, Any] = {"color": "0.25", "marker": "o", "markersize": 5, "linewidth": 1}
-    return [
-        Line2D([], [], label="bumps alone", **style),
-        Line2D([], [], label="stripes (+ bumps)", markerfacecolor="white", **style),
-        Line2D([], [], label="not reached", color="0.25", marker=r"$\uparrow$", markersize=7, linestyle="none"),
-    ]
 
 
 FIGURES = (FigureSpec("threshold", "Data threshold by protocol", ("threshold",), threshold_figure, threshold_caption),)

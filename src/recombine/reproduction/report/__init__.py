@@ -1,7 +1,4 @@
-"""Verdicts as text, the report's page, and the parts that a page is put together from. No torch here.
-
-A page needs no other file, and has a policy that lets nothing else in.
-"""
+"""Self-contained pages: their interactive parts, and the policy that blocks everything else."""
 
 from __future__ import annotations
 
@@ -15,29 +12,29 @@ from markupsafe import Markup
 
 @dataclass(frozen=True)
 class Parts:
-    """Something of a page with a script of its own: put where they belong, its parts need nothing else."""
+    """An interactive element of a page, with its own style, markup, data and script."""
 
     style: str
     body: Markup
     payload: Markup
-    """What the script reads; anywhere in the page."""
+    """Data for the script; may be anywhere in the page."""
     script: str
     workers: tuple[str, ...] = ()
-    """Trusted-types policies by which the script starts workers, from text of the page."""
+    """Names of the trusted-types policies with which the script starts workers."""
 
 
 def policy(scripts: Sequence[str], styles: Sequence[str], images: str = "", workers: Sequence[str] = ()) -> str:
-    """A Content-Security-Policy: these scripts, styles and workers, and images from these sources; nothing else."""
-    script_digests, style_digests = (" ".join(f"'{digest(text)}'" for text in texts) for texts in (scripts, styles))
+    """Return a Content-Security-Policy that allows only these scripts, styles, workers and image sources."""
+
+    def digests(texts: Sequence[str]) -> str:
+        hashes = (hashlib.sha256(text.encode()).digest() for text in texts)
+        return " ".join(f"'sha256-{base64.b64encode(own).decode()}'" for own in hashes)
+
     sources = [f"img-src {images}"] if images else []
     sources += ["worker-src blob:"] if workers else []
     return "; ".join([
-        "default-src 'none'", f"script-src {script_digests} 'wasm-unsafe-eval'", f"style-src {style_digests}", *sources,
+        "default-src 'none'", f"script-src {digests(scripts)} 'wasm-unsafe-eval'", f"style-src {digests(styles)}",
+        *sources,
         "base-uri 'none'", "form-action 'none'", "require-trusted-types-for 'script'",
         "trusted-types " + (" ".join(workers) or "'none'"),
     ])  # fmt: skip
-
-
-def digest(text: str) -> str:
-    """A text as a policy names it."""
-    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()

@@ -1,4 +1,4 @@
-/** Downloads of the data that the page holds: a button becomes a file, without a request. */
+/** Download buttons for the Datasets embedded in the page. */
 
 /** @param {string} study */
 async function dataOf(study) {

@@ -1,7 +1,4 @@
-"""Verdicts in words: sentences computed from the data, and tables for a terminal, the page and Markdown.
-
-Text that came from data or users stays text in Markdown, whatever it contains.
-"""
+"""Verdicts in words: sentences computed from the data, and Markdown tables, in which all text is escaped."""
 
 from __future__ import annotations
 
@@ -17,18 +14,19 @@ from recombine.reproduction.criteria import DIRECTIONS
 from recombine.reproduction.figures import Section
 from recombine.reproduction.intervals import Interval
 
+AGREEING = ("supported", "as claimed")
 NAMED = 4
-"""Cases that are named at most."""
+"""Maximum number of cases named in a sentence."""
 ROUNDING = 1e-12
-"""A limit that is nearer to 0 than this is 0."""
+"""Ends of intervals closer to 0 than this are written as 0."""
 MARK = re.compile(r"<!-- (\w+): begin -->\n.*?<!-- \1: end -->", re.DOTALL)
 """`recombine report --write FILE` writes the block of that name between such marks."""
 SPECIAL = re.compile(r"\\(?=[!-/:-@\[-`{-~])|&(?=#?\w+;)|<(?! )|`|\](?=[(\[:])")
-"""What Markdown would take for an escape, an entity, a tag, code or a link; before a blank `<` is a comparison."""
+"""Markdown escapes, entities, tags, code and links; `<` before a blank is a comparison."""
 
 
 def interval_text(interval: Interval) -> str:
-    """A number with its interval; an end that is open is infinite."""
+    """Return an estimate with its interval."""
     if not interval.networks:
         return "no value"
     if not (isfinite(interval.low) or isfinite(interval.high)):
@@ -43,9 +41,9 @@ def _limit(value: float) -> str:
 
 
 def sentence(judgement: Judgement) -> str:
-    """What the primary tests came to: for every statistic its values, the claimed range, and the cases that differ."""
+    """Summarise the primary tests: for each statistic its values, the claimed range and the cases that differ."""
     if judgement.tests and not any(test.learnt for test in judgement.tests):
-        return f"None of {max(test.trained for test in judgement.tests)} networks learnt what it was trained on."
+        return f"None of {max(test.trained for test in judgement.tests)} networks learnt its training set."
     statistics = dict.fromkeys(test.statistic for test in judgement.tests)
     parts = [_statement([test for test in judgement.tests if test.statistic == own]) for own in statistics]
     text = "; ".join(parts) or "nothing measured"
@@ -59,14 +57,13 @@ def _statement(tests: Sequence[Test]) -> str:
         return f"{first.statistic}{case} {interval_text(first.interval)}, claimed {first.claimed}"
     values = [test.interval.value for test in tests if isfinite(test.interval.value)]
     span = f"{min(values):.3g} to {max(values):.3g}" if values else "no value"
-    agreeing = [test for test in tests if test.outcome in ("supported", "as claimed")]
-    text = f"{first.statistic} {span}, claimed {first.claimed}, in {len(agreeing)} of {len(tests)} cases"
-    others = [test for test in tests if test not in agreeing]
+    others = [test for test in tests if test.outcome not in AGREEING]
+    text = f"{first.statistic} {span}, claimed {first.claimed}, in {len(tests) - len(others)} of {len(tests)} cases"
     return f"{text} ({_named(others)})" if others else text
 
 
 def _named(tests: Sequence[Test]) -> str:
-    """Cases by outcome."""
+    """List cases by outcome."""
     parts = []
     for outcome in dict.fromkeys(test.outcome for test in tests):
         names = list(dict.fromkeys(test.case for test in tests if test.outcome == outcome))
@@ -76,20 +73,20 @@ def _named(tests: Sequence[Test]) -> str:
 
 
 def robustness(judgement: Judgement) -> str:
-    """How many alternatives agree, which do not, and how many controls support a cause."""
+    """Return how many alternatives agree, which do not, and how many controls are as claimed."""
     parts = []
     if compared := judgement.comparable():
         differing = judgement.differing()
         text = f"agree {len(compared) - len(differing)} of {len(compared)}"
         parts.append(f"{text} ({_named(differing)})" if differing else text)
     if judgement.controls:
-        held = [test for test in judgement.controls if test.outcome in ("supported", "as claimed")]
-        parts.append(f"controls {len(held)} of {len(judgement.controls)}")
+        agreeing = sum(test.outcome in AGREEING for test in judgement.controls)
+        parts.append(f"controls {agreeing} of {len(judgement.controls)}")
     return "; ".join(parts) or "–"
 
 
 def network_count(judgement: Judgement) -> str:
-    """Fewest networks that learnt, of those trained, over the primary tests."""
+    """Return learnt / trained networks of the primary test with the smallest share."""
     counted = [(test.learnt, test.trained) for test in judgement.tests if test.trained]
     if not counted:
         return "–"
@@ -98,29 +95,29 @@ def network_count(judgement: Judgement) -> str:
 
 
 def verdict_text(judgement: Judgement) -> str:
-    """The verdict; of few networks, how many tests point the way that is claimed. Late criteria are marked."""
+    """Return the verdict or, with few networks, how many tests point in the claimed direction."""
     text: str = judgement.verdict
     if judgement.verdict == "direction only":
-        ways = [test.outcome for test in judgement.tests if test.outcome in DIRECTIONS]
-        text = f"direction: as claimed in {ways.count('as claimed')} of {len(ways)}"
+        directions = [test.outcome for test in judgement.tests if test.outcome in DIRECTIONS]
+        text = f"direction: as claimed in {directions.count('as claimed')} of {len(directions)}"
     return f"{text} (after the data)" if judgement.timing == "after the data" else text
 
 
 def escaped(text: object) -> str:
-    """One line that shows exactly this text: no tag, link or code in it is taken for one."""
-    entities = {"<": "&lt;", "&": "&amp;"}  # which show the same where backslashes are not read
+    """Return one line of Markdown that shows exactly this text."""
+    entities = {"<": "&lt;", "&": "&amp;"}  # entities also work where backslashes are not escapes
     return SPECIAL.sub(lambda own: entities.get(own[0], f"\\{own[0]}"), " ".join(str(text).split()))
 
 
 def table(heads: Sequence[str], rows: Iterable[Iterable[object]]) -> str:
-    """A Markdown table; what would end a cell is escaped."""
+    """Return a Markdown table."""
     head = "|" + "".join(f" {name} |" if name else " |" for name in heads)
     lines = ("| " + " | ".join(escaped(cell).replace("|", r"\|") for cell in cells) + " |" for cells in rows)
     return "\n".join([head, "|" + "---|" * len(heads), *lines])
 
 
 def markdown_table(judgements: Sequence[Judgement]) -> str:
-    """The verdicts as a Markdown table; beside directions, the verdict of the reference results."""
+    """Return the verdicts as a Markdown table, with those of the reference results next to directions."""
     referenced = any(judgement.verdict == "direction only" for judgement in judgements)
     heads = ["claim", "verdict", *(["reference"] if referenced else []), "evidence", "robustness", "learnt / trained"]
     return table(heads, (
@@ -134,25 +131,37 @@ def markdown_table(judgements: Sequence[Judgement]) -> str:
 
 
 def brief_table(judgements: Sequence[Judgement], sections: Sequence[Section]) -> str:
-    """How many claims have each verdict, and which they are, by section of the report, as Markdown."""
-    texts = {judgement.claim: verdict_text(judgement) for judgement in judgements}
-    counts = Counter(texts.values())
-    number = ", ".join(f"{count} {verdict}" for verdict, count in counts.most_common())
+    """Return the number of claims per verdict, and their names by section of the report, as Markdown.
+
+    The paper's claims and those added here have separate counts and columns.
+    """
+    owners = {"The paper": [own for own in judgements if not own.ours], "Ours": [own for own in judgements if own.ours]}
+    texts = {owner: {own.claim: verdict_text(own) for own in claims} for owner, claims in owners.items() if claims}
+    counts = []
+    for owner, verdicts in texts.items():
+        numbers = ", ".join(f"{count} {verdict}" for verdict, count in Counter(verdicts.values()).most_common())
+        counts.append(f"{owner}: {len(verdicts)} claims, {numbers}.")
     placed = {name for section in sections for name in section.claims}
-    rest = Section("rest", "Others", "", claims=tuple(name for name in texts if name not in placed))
+    rest = Section("rest", "Others", "", claims=tuple(own.claim for own in judgements if own.claim not in placed))
     rows = []
     for section in (*sections, rest):
-        groups: dict[str, list[str]] = {}
-        for name in section.claims:
-            if name in texts:
-                groups.setdefault(texts[name], []).append(name)
-        if groups:
-            rows.append((section.title, "; ".join(f"{text}: {listed(names)}" for text, names in groups.items())))
-    return f"{len(texts)} claims: {escaped(number)}.\n\n{table(('', ''), rows)}"
+        cells = [_by_verdict(verdicts, section.claims) for verdicts in texts.values()]
+        if any(cells):
+            rows.append((section.title, *cells))
+    return f"{escaped(' '.join(counts))}\n\n{table(('', *texts), rows)}"
+
+
+def _by_verdict(verdicts: Mapping[str, str], names: Iterable[str]) -> str:
+    """Claims among the given names, by verdict."""
+    groups: dict[str, list[str]] = {}
+    for name in names:
+        if name in verdicts:
+            groups.setdefault(verdicts[name], []).append(name)
+    return "; ".join(f"{text}: {listed(claims)}" for text, claims in groups.items())
 
 
 def claim_by_claim(judgements: Sequence[Judgement]) -> str:
-    """Every claim with the evidence of every test, alternative and control, as Markdown."""
+    """Return every claim with all its tests, alternatives and controls, as Markdown."""
     parts = []
     for judgement in judgements:
         parts.append(f"### {escaped(judgement.claim)}: {verdict_text(judgement)}\n")
@@ -169,13 +178,13 @@ def claim_by_claim(judgements: Sequence[Judgement]) -> str:
 
 
 def evidence(judgement: Judgement) -> list[tuple[str, Test]]:
-    """Tests, alternatives and controls, each with what it is called."""
+    """Return a claim's tests, alternatives and controls, each with its kind."""
     kinds = {"test": judgement.tests, "alternative": judgement.alternatives, "control": judgement.controls}
     return [(kind, test) for kind, tests in kinds.items() for test in tests]
 
 
 def causes_table(judgements: Sequence[Judgement]) -> str:
-    """What the paper gives as causes of failure, each with its controls, as Markdown."""
+    """Return the controls of all claims, as Markdown."""
     return table(("claim", "control", "estimate [95 % interval]", "claimed", "outcome"), (
         (f"**{own.claim}** {test.statistic}", test.case, interval_text(test.interval), test.claimed, test.outcome)
         for own in judgements
@@ -184,27 +193,26 @@ def causes_table(judgements: Sequence[Judgement]) -> str:
 
 
 def provenance_table(provenance: Mapping[str, Any]) -> str:
-    """What was run, where and for how long, as Markdown."""
+    """Return the provenance as a Markdown table."""
     facts = {name: value for name, value in provenance.items() if name != "preset" and value is not None}
     return table(("", ""), ((name.replace("_", " "), value) for name, value in facts.items()))
 
 
 def costs_table(costs: Mapping[str, Mapping[str, float]]) -> str:
-    """What each study cost, and all of them, as Markdown."""
-    heads = ("study", "networks", "training, s", "measuring, s")
+    """Return the cost of each study and the total, as Markdown."""
     columns = ("training", "measuring")
     rows = [(study, round(own["networks"]), *(f"{own[name]:.1f}" for name in columns)) for study, own in costs.items()]
     total = (f"{sum(own[name] for own in costs.values()):.1f}" for name in columns)
-    return table(heads, [*rows, ("**all**", "–", *total)])
+    return table(("study", "networks", "training, s", "measuring, s"), [*rows, ("**all**", "–", *total)])
 
 
 def marked_blocks(text: str) -> list[str]:
-    """Names of the blocks that a document has marks for."""
+    """Return the names of the marked blocks of a document."""
     return [mark.group(1) for mark in MARK.finditer(text)]
 
 
 def with_blocks(text: str, blocks: Mapping[str, str]) -> str:
-    """A document with the content of its marked blocks written again."""
+    """Return a document with its marked blocks replaced."""
 
     def block(mark: re.Match[str]) -> str:
         name = mark.group(1)

@@ -1,28 +1,23 @@
 /**
- * The CNN decoder (`recombine.decoders.CNN`) with its gradient, for a batch at once. Activity is laid out as (channel,
- * example, y, x), so that each stage is one product of matrices over all pixels of the batch. The last convolution is a
- * transposed one with its taps in reverse; all else is in torch's order.
+ * The CNN decoder (`recombine.decoders.CNN`) with its gradient, for a batch. Activity is stored as (channel, example,
+ * y, x), so that each stage is one matrix product over all pixels of the batch. The last convolution is computed as a
+ * transposed one with its taps reversed; everything else is in torch's order.
  */
 
 import { convolveTransposed, shiftRows, turned, workingSizes } from "../convolution.js";
 import { Arena, Kernel, PANEL, packedSize } from "../kernel.js";
 
-/** @typedef {import("../types.js").Settings} Settings */
-/** @typedef {import("../types.js").ConvolutionData} ConvolutionData */
 /**
- * Places of the numbers of a batch of images and of their gradient, and rows of an image.
+ * Places of a batch of images and of their gradient, and the rows of an image.
  * @typedef {{activity: number, slopes: number, size: number}} Activity
  */
 
-/** A transposed convolution, and its ReLU unless it is the last. */
+/** A transposed convolution and, unless it is the last, its ReLU. */
 class Stage {
   /**
-   * @param {Arena} arena
-   * @param {ConvolutionData} data
-   * @param {number} batch
-   * @param {Activity} input
+   * @param {Arena} arena @param {ConvolutionData} data @param {number} batch @param {Activity} input
    * @param {number} padding
-   * @param {number} weights followed by the bias
+   * @param {number} weights place, followed by the bias
    * @param {number} gradient
    */
   constructor(arena, { inputs, outputs, kernel, stride }, batch, input, padding, weights, gradient) {
@@ -37,7 +32,7 @@ class Stage {
     /** Rows and columns of the product. */
     this.rows = outputs * kernel ** 2;
     this.pixels = batch * input.size ** 2;
-    this.area = batch * this.size ** 2; // numbers of a channel of the output
+    this.area = batch * this.size ** 2; // elements of an output channel
     const [packing, working] = workingSizes(this.sizes, true);
     this.activity = arena.keep(outputs * this.area);
     this.slopes = arena.keep(outputs * this.area);
@@ -48,7 +43,7 @@ class Stage {
     this.scratch = arena.keep(PANEL * Math.max(this.rows, inputs));
   }
 
-  /** Numbers of weights without the bias. */
+  /** Number of weights without the bias. */
   get count() {
     return this.rows * this.sizes.inputs;
   }
@@ -67,24 +62,24 @@ class Stage {
   }
 
   /**
-   * Gradients of weights, bias and, unless it is the codes, of the input, from that of the output.
+   * Computes the gradients of weights, bias and, except for codes, the input.
    * @param {Kernel} kernel
    * @param {boolean} rectified whether a ReLU follows
    */
   backward(kernel, rectified) {
     const { sizes, sizes: { inputs, outputs }, slopes, columns, pixels, area, rows, count } = this;
     const { heap } = kernel;
-    const [behind, least] = [this.activity - slopes, rectified ? 0 : -Infinity]; // both are laid out alike
+    const [behind, least] = [this.activity - slopes, rectified ? 0 : -Infinity]; // both have the same layout
     for (let o = 0; o < outputs; o += 1) {
       let sum = 0;
       for (let k = slopes + o * area; k < slopes + (o + 1) * area; k += 1) {
-        const slope = heap[k] * Number(heap[k + behind] > least); // branches would be guessed wrong
+        const slope = heap[k] * Number(heap[k + behind] > least); // a branch would be mispredicted
         heap[k] = slope;
         sum += slope;
       }
       heap[this.gradient + count + o] = sum;
     }
-    shiftRows(kernel, columns, slopes, sizes, true); // what no pixel reaches stays 0
+    shiftRows(kernel, columns, slopes, sizes, true); // entries outside the image stay 0
     this.#weightGradient(kernel);
     if (!this.input.slopes) return;
     kernel.pack(columns, this.packed, rows, pixels);
@@ -92,7 +87,7 @@ class Stage {
     kernel.addProduct(this.weights, this.packed, this.input.slopes, inputs, rows, pixels, this.scratch);
   }
 
-  /** The product of columns and the input, whose pixels are packed as rows. @param {Kernel} kernel */
+  /** Multiplies the columns by the input, whose pixels are packed as rows. @param {Kernel} kernel */
   #weightGradient(kernel) {
     const { sizes: { inputs }, input: { activity }, pixels, rows, count, packed, gradient } = this;
     const { heap } = kernel;
@@ -110,7 +105,7 @@ class Stage {
 }
 
 export class Network {
-  /** @param {Settings} settings @param {BufferSource} code of the compiled product */
+  /** @param {Settings} settings @param {BufferSource} code of `matmul.wasm` */
   constructor({ convolutions, size, recipe }, code) {
     const sizes = convolutions.map(({ inputs, outputs, kernel }) => (inputs * kernel ** 2 + 1) * outputs);
     this.count = sizes.reduce((sum, own) => sum + own, 0);
@@ -136,7 +131,7 @@ export class Network {
   }
 
   /**
-   * Weights, or what belongs to each of them, between torch's order and the network's: the last taps are in reverse.
+   * Converts weights or gradients between torch's order and the network's, whose last taps are reversed.
    * @param {ArrayLike<number>} values
    */
   reordered(values) {
@@ -149,7 +144,7 @@ export class Network {
   }
 
   /**
-   * The images of some codes, at most a batch of them; they stay where they are until the next call.
+   * The images of at most a batch of codes, valid until the next call.
    * @param {Float32Array} table codes, row by row
    * @param {ArrayLike<number>} rows
    */
@@ -164,7 +159,7 @@ export class Network {
   }
 
   /**
-   * The mean squared error of a batch and, in `gradient`, its gradient.
+   * Returns the mean squared error of a batch and computes its gradient in `gradient`.
    * @param {Float32Array} codes
    * @param {Float32Array} targets images, row by row
    * @param {ArrayLike<number>} rows at most a batch

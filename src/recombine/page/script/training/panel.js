@@ -1,16 +1,15 @@
-/** The panel: its controls, the worker that trains, and what is drawn of it. */
+/** The training panel: its controls, the worker that trains, and the drawing of its progress. */
 
 import { decoded } from "../bytes.js";
-import { drawChart, drawImage } from "../pictures.js";
+import { nearestPoint, positionsOf } from "../grid.js";
+import { atNextFrame, drawChart, drawImage, onAppearance } from "../pictures.js";
 import { examplesOf, gridRows } from "./examples.js";
 import { Run, described, drawHits, percent } from "./runs.js";
 
-/** @typedef {import("../types.js").Settings} Settings */
-/** @typedef {import("../types.js").Progress} Progress */
-
-const CALM = 2000; // milliseconds between pictures where motion is unwelcome
-const SPOKEN = 4000; // milliseconds between texts for screen readers
+const CALM = 2000; // milliseconds between reports where reduced motion is preferred
+const SPOKEN = 4000; // milliseconds between announcements to screen readers
 const LARGEST_SEED = 999999;
+const AXES = ["x", "y"];
 
 /** @param {string} id @returns {any} */
 function part(id) {
@@ -22,56 +21,52 @@ class TrainingPanel {
   #worker = null;
   #number = 0;
   #spoken = 0;
-  #waiting = false;
   #failed = false;
+  draw = atNextFrame(() => this.#draw());
 
   constructor() {
-    /** @type {{settings: Settings, kernel: string, filled: number, failed: number, policy: string}} */
+    /** @type {PanelData} */
     this.data = JSON.parse(part("data").textContent);
     this.settings = this.data.settings;
     this.running = false;
-    /** The training of the panel, and the latest one of either kind. @type {Run | null} */
+    /** The current run, and the latest one of either kind. @type {Run | null} */
     this.run = null;
     /** @type {{with: Run | null, without: Run | null}} */
     this.latest = { with: null, without: null };
     this.calm = window.matchMedia("(prefers-reduced-motion: reduce)");
-    const { held, size } = this.settings;
-    const inside = gridRows(size).filter((_, point) => held[point] === "1");
+    const inside = gridRows(this.settings).filter((_, point) => this.settings.held[point] === "1");
     this.point = inside.length ? this.#pointAt(inside[Math.floor(inside.length / 2)]) : 0;
     this.#controls();
     this.#choose(this.point);
   }
 
-  /** @param {number[]} values x and y */
-  #pointAt([x, y]) {
-    return x * this.settings.size + y;
+  /** @param {number[]} positions */
+  #pointAt(positions) {
+    return nearestPoint(this.settings.factors, positions);
   }
 
   #controls() {
     part("run").addEventListener("click", () => this.toggle());
     part("reset").addEventListener("click", () => this.reset());
-    part("stripes").addEventListener("change", () => this.#again());
+    part("isolated").addEventListener("change", () => this.#again());
     part("seed").addEventListener("change", () => {
       const seed = Math.round(Number(part("seed").value));
       part("seed").value = String(Math.max(0, Math.min(LARGEST_SEED, seed || 0)));
       this.#again();
     });
-    for (const name of ["x", "y"]) {
-      part(name).addEventListener("input", () => this.#choose(this.#pointAt([+part("x").value, +part("y").value])));
+    for (const name of AXES) {
+      part(name).addEventListener("input", () => this.#choose(this.#pointAt(AXES.map((axis) => +part(axis).value))));
     }
     const pick = (/** @type {PointerEvent} */ event) => {
       const { size } = this.settings;
       const box = part("map").getBoundingClientRect();
-      const place = (/** @type {number} */ share) => Math.max(0, Math.min(size - 1, Math.floor(share * size)));
-      this.#choose(this.#pointAt([
-        place((event.clientX - box.left) / box.width), place((event.clientY - box.top) / box.height),
-      ]));
+      const [x, y] = [(event.clientX - box.left) / box.width, (event.clientY - box.top) / box.height];
+      this.#choose(this.#pointAt([size * x - 0.5, size * y - 0.5]));
     };
     part("map").addEventListener("pointerdown", pick);
     part("map").addEventListener("pointermove", (/** @type {PointerEvent} */ event) => event.buttons && pick(event));
     this.calm.addEventListener("change", () => this.#send({ pause: this.#pause }));
-    window.addEventListener("resize", () => this.draw());
-    window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.draw());
+    onAppearance(this.draw);
   }
 
   get #pause() {
@@ -83,7 +78,7 @@ class TrainingPanel {
     this.#worker?.postMessage(order);
   }
 
-  /** Starts the worker from the page's own text, which is all that the page's policy lets it start. */
+  /** Starts the worker from the page's own text: the page's policy allows no other. */
   #start() {
     const address = URL.createObjectURL(new Blob([part("worker").textContent], { type: "text/javascript" }));
     const { trustedTypes } = /** @type {any} */ (window);
@@ -102,10 +97,10 @@ class TrainingPanel {
     this.#update(true);
   }
 
-  /** A new training with what the controls say. */
+  /** Begins a new run with the settings of the controls. */
   #begin() {
-    this.run = new Run(Number(part("seed").value), part("stripes").checked);
-    this.latest[this.run.stripes ? "with" : "without"] = this.run;
+    this.run = new Run(Number(part("seed").value), part("isolated").checked);
+    this.latest[this.run.isolated ? "with" : "without"] = this.run;
     this.#number += 1;
     try {
       if (!this.#worker) this.#start();
@@ -113,12 +108,12 @@ class TrainingPanel {
       this.#fail();
       return;
     }
-    const { seed, stripes } = this.run;
-    const begin = { settings: this.settings, code: decoded(this.data.kernel), seed, stripes, number: this.#number };
+    const { seed, isolated } = this.run;
+    const begin = { settings: this.settings, code: decoded(this.data.kernel), seed, isolated, number: this.#number };
     this.#send({ begin, run: this.running, point: this.point, pause: this.#pause });
   }
 
-  /** Starts, pauses, or goes on; a training that is finished starts again. */
+  /** Starts, pauses or continues; a finished run starts again. */
   toggle() {
     this.running = !this.running;
     if (!this.run || this.run.done) this.#begin();
@@ -126,17 +121,16 @@ class TrainingPanel {
     this.#update(true);
   }
 
-  /** Back to before the first step. */
   reset() {
     this.running = false;
     this.#send({ run: false });
-    if (this.run) this.latest[this.run.stripes ? "with" : "without"] = null;
+    if (this.run) this.latest[this.run.isolated ? "with" : "without"] = null;
     this.run = null;
     this.#number += 1;
     this.#update(true);
   }
 
-  /** Other data or another seed: a training under way starts again with them. */
+  /** After a change of data or seed: restarts a run that is under way. */
   #again() {
     if (this.running) this.#begin();
     else {
@@ -148,14 +142,13 @@ class TrainingPanel {
 
   /** @param {number} point */
   #choose(point) {
-    const { size, held } = this.settings;
     this.point = point;
-    const values = { x: Math.floor(point / size), y: point % size };
-    for (const [name, value] of Object.entries(values)) {
-      part(name).value = String(value);
-      part(`${name}-value`).textContent = String(value);
-    }
-    part("where").textContent = `This combination is ${held[point] === "1" ? "held out" : "trained on"}.`;
+    positionsOf(this.settings.factors, point).forEach((position, k) => {
+      part(AXES[k]).value = String(position);
+      part(`${AXES[k]}-value`).textContent = String(position);
+    });
+    const held = this.settings.held[point] === "1";
+    part("where").textContent = `This combination is ${held ? "held out" : "trained on"}.`;
     if (this.run) this.#send({ point });
     this.draw();
   }
@@ -168,13 +161,12 @@ class TrainingPanel {
     this.#update(this.run.done);
   }
 
-  /** How far the training is, in words. */
   get words() {
     if (this.#failed) return "This browser does not let the page train in the background.";
     return described(this.run, this.running, this.data);
   }
 
-  /** Shows the present state, and tells a screen reader unless it was told just now. @param {boolean} atOnce */
+  /** Shows the state, and announces it unless something was announced just now. @param {boolean} atOnce */
   #update(atOnce) {
     const begun = this.run?.latest && this.run.latest.step > 0 && !this.run.done;
     part("run").textContent = this.running ? "Pause" : begun ? "Continue" : this.run?.done ? "Train again" : "Start";
@@ -185,28 +177,18 @@ class TrainingPanel {
     part("spoken").textContent = this.words;
   }
 
-  /** Draws at the next frame. */
-  draw() {
-    if (this.#waiting) return;
-    this.#waiting = true;
-    requestAnimationFrame(() => {
-      this.#waiting = false;
-      this.#draw();
-    });
-  }
-
   #draw() {
-    const { size, held, background, recipe } = this.settings;
+    const { size, background, recipe, factors } = this.settings;
     const latest = this.run?.latest ?? null;
     part("now").textContent = this.words;
     part("progress").value = latest?.step ?? 0;
-    drawHits(part("map"), size, held, latest?.hits ?? null, this.point);
-    const share = latest ? `${percent(latest.heldOut)} of held-out bumps in place` : "nothing trained yet";
-    part("map").setAttribute("aria-label", `Map of all combinations: ${share}`);
-    const truth = examplesOf(this.settings, [gridRows(size)[this.point]]).images;
+    drawHits(part("map"), this.settings, latest?.hits ?? null, this.point);
+    const share = latest && `${percent(latest.heldOut)} of held-out ${this.data.drawn}s in place`;
+    part("map").setAttribute("aria-label", `Map of all combinations: ${share ?? "nothing trained yet"}`);
+    const [x, y] = positionsOf(factors, this.point);
+    const truth = examplesOf(this.settings, [[x, y]]).images;
     const blank = new Float32Array(size * size).fill(background);
     const output = latest && latest.point === this.point ? latest.output : blank;
-    const [x, y] = [Math.floor(this.point / size), this.point % size];
     for (const [name, image] of /** @type {[string, Float32Array][]} */ ([["output", output], ["truth", truth]])) {
       drawImage(part(name), image, [1, size, size], 0, 1);
       part(name).setAttribute("aria-label", `${name} at x ${x}, y ${y}`);
@@ -219,19 +201,20 @@ class TrainingPanel {
   #drawCurves(end) {
     const runs = [this.latest.without, this.latest.with].filter((run) => run !== null);
     const curves = (/** @type {"accuracies" | "losses"} */ name) => runs.map((run) => ({
-      points: run[name], colour: run.stripes ? "--with" : "--without",
+      points: run[name], colour: run.isolated ? "--with" : "--without",
       ...(run === this.run ? { width: 2.5 } : { width: 1.5, dashes: [6, 4] }),
     }));
-    const [words, { filled }] = [/** @type {[string, string]} */ (["0", String(end)]), this.data];
+    const { drawn, isolated, filled } = this.data;
+    const words = /** @type {[string, string]} */ (["0", String(end)]);
     drawChart(part("accuracy"), { end, words, low: 0, high: 1, ticks: [[0, "0 %"], [0.5, "50 %"], [1, "100 %"]] }, [
       { points: [[0, filled], [end, filled]], colour: "--soft", width: 1, dashes: [4, 4] }, ...curves("accuracies"),
     ]);
     drawChart(part("loss"), {
       end, words, low: 1e-5, high: 0.1, logarithmic: true, ticks: [[1e-5, "10⁻⁵"], [1e-3, "10⁻³"], [1e-1, "10⁻¹"]],
     }, curves("losses"));
-    const said = runs.map((run) => `${run.stripes ? "with" : "without"} stripes `
-      + `${run.latest ? percent(run.latest.heldOut) : "nothing yet"}`);
-    part("accuracy").setAttribute("aria-label", `Held-out bumps in place by step: ${said.join(", ") || "nothing yet"}`);
+    const shares = runs.map((run) => `${run.isolated ? "with" : "without"} ${isolated} `
+      + `${run.latest ? percent(run.latest.heldOut) : "nothing yet"}`).join(", ") || "nothing yet";
+    part("accuracy").setAttribute("aria-label", `Held-out ${drawn}s in place by step: ${shares}`);
     const loss = this.run?.losses[this.run.losses.length - 1];
     const last = loss ? loss[1].toExponential(1) : "nothing yet";
     part("loss").setAttribute("aria-label", `Training loss by step: ${last}`);

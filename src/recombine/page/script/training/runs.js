@@ -1,19 +1,17 @@
-/** What is known of a training, in words and in pictures. */
+/** The progress of one training run, in words and in pictures. */
 
 import { outline, penOf, twice } from "../pictures.js";
-
-/** @typedef {import("../types.js").Progress} Progress */
 
 const SMOOTHED = 8; // steps whose losses become one point of the curve
 
 export class Run {
-  /** @param {number} seed @param {boolean} stripes */
-  constructor(seed, stripes) {
+  /** @param {number} seed @param {boolean} isolated whether factors are also shown alone */
+  constructor(seed, isolated) {
     this.seed = seed;
-    this.stripes = stripes;
-    /** Step and share of held-out bumps in place. @type {[number, number][]} */
+    this.isolated = isolated;
+    /** Step and accuracy on held-out combinations. @type {[number, number][]} */
     this.accuracies = [];
-    /** Step and mean loss of the steps before it. @type {[number, number][]} */
+    /** Step and mean loss over the steps before it. @type {[number, number][]} */
     this.losses = [];
     /** @type {number[]} */
     this.recent = [];
@@ -46,30 +44,26 @@ export function percent(share) {
 }
 
 /**
- * How far a training is, in words.
- * @param {Run | null} run
- * @param {boolean} running
- * @param {{filled: number, failed: number}} bounds shares in place at which the box has filled, and has failed
+ * The progress or outcome of a run, in words.
+ * @param {Run | null} run @param {boolean} running @param {PanelData} data
  */
-export function described(run, running, { filled, failed }) {
+export function described(run, running, { drawn, isolated, filled, failed }) {
   const latest = run?.latest;
   if (!run || !latest) return running ? "Starting." : "Not started.";
   const [share, kept] = [percent(latest.heldOut), percent(latest.kept)];
-  const rest = `of held-out bumps in place, ${kept} of those trained on; ${latest.seconds.toFixed(1)} s`;
+  const rest = `of held-out ${drawn}s in place, ${kept} of those trained on; ${latest.seconds.toFixed(1)} s`;
   if (!run.done) return `Step ${latest.step} of ${latest.total}: ${share} ${rest}${running ? "" : ", paused"}.`;
   const outcome = latest.heldOut >= filled ? "filled" : latest.heldOut <= failed ? "failed" : "filled in part";
-  return `${run.stripes ? "With" : "Without"} stripes the box ${outcome}: ${share} ${rest}.`;
+  return `${run.isolated ? "With" : "Without"} ${isolated} the box ${outcome}: ${share} ${rest}.`;
 }
 
 /**
- * Whether the bump is in place, at every grid point; the held-out ones are framed and the chosen one is marked.
- * @param {HTMLCanvasElement} canvas
- * @param {number} size
- * @param {string} held a letter for each point, 1 where it is held out
+ * Draws a map of which grid points are drawn in place; held-out points are framed and the chosen one is marked.
+ * @param {Canvas} canvas @param {Settings} settings
  * @param {Uint8Array | null} hits for each point 0 or 1, if they are known
  * @param {number} chosen
  */
-export function drawHits(canvas, size, held, hits, chosen) {
+export function drawHits(canvas, { size, held }, hits, chosen) {
   const { pen, wide, colour } = penOf(canvas);
   const edge = (/** @type {number} */ k) => Math.round((k * wide) / size);
   const colours = [colour("--miss"), colour("--hit"), colour("--unknown")];

@@ -1,32 +1,31 @@
-/** One training from its first step to its last: weights, batches, and how well the grid is drawn. */
+/** One training run from its first step to its last: weights, batches, optimiser and accuracy on the grid. */
 
+import { positionsOf } from "../grid.js";
 import { examplesOf, gridRows, trainingRows } from "./examples.js";
 import { Network } from "./network.js";
 
-/** @typedef {import("../types.js").Settings} Settings */
-
 export class Trainer {
   step = 0;
-  /** The order of the present epoch. @type {Int32Array} */
+  /** Order of the examples in the current epoch. @type {Int32Array} */
   #order = new Int32Array(0);
   #epoch = -1;
 
   /**
    * @param {Settings} settings
-   * @param {BufferSource} code of the compiled product
+   * @param {BufferSource} code of `matmul.wasm`
    * @param {number} seed
-   * @param {boolean} stripes whether single factors are shown alone, beside the combinations
+   * @param {boolean} isolated whether factors are also shown alone
    */
-  constructor(settings, code, seed, stripes) {
+  constructor(settings, code, seed, isolated) {
     this.settings = settings;
     this.seed = seed;
     this.network = new Network(settings, code);
     this.network.weights.set(this.network.reordered(initialWeights(settings, seed)));
     this.optimizer = new AdamW(settings.recipe, this.network.count);
-    this.examples = examplesOf(settings, trainingRows(settings, stripes));
-    this.grid = examplesOf(settings, gridRows(settings.size));
+    this.examples = examplesOf(settings, trainingRows(settings, isolated));
+    this.grid = examplesOf(settings, gridRows(settings));
     this.points = { held: this.#where("1"), kept: this.#where("0") };
-    /** For each grid point whether its bump was in place when it was evaluated. */
+    /** For each grid point 1 if it was drawn in place at its last evaluation, else 0. */
     this.hits = new Uint8Array(this.grid.count);
   }
 
@@ -39,7 +38,7 @@ export class Trainer {
     return Array.from({ length: this.grid.count }, (_, point) => point).filter((p) => this.settings.held[p] === mark);
   }
 
-  /** Rows of the next batch: an epoch is a new order of all examples, and its last batch holds what is left. */
+  /** Rows of the next batch. Every epoch has a new order, and its last batch may be smaller. */
   batch() {
     const { batch } = this.settings.recipe;
     const { count } = this.examples;
@@ -53,7 +52,7 @@ export class Trainer {
     return this.#order.subarray(first, Math.min(first + batch, count));
   }
 
-  /** One step. @param {ArrayLike<number>} rows @returns {number} the error of the batch before it */
+  /** Takes one step. @param {ArrayLike<number>} rows @returns {number} the loss on the batch before it */
   advance(rows = this.batch()) {
     const { network, examples } = this;
     const error = network.learn(examples.codes, examples.images, rows);
@@ -62,7 +61,7 @@ export class Trainer {
     return error;
   }
 
-  /** Evaluates some grid points: is the bump drawn in place? @param {number[]} points */
+  /** Finds out which of some grid points are drawn in place. @param {number[]} points */
   evaluate(points) {
     const { network, grid, settings } = this;
     for (let first = 0; first < points.length; first += network.batch) {
@@ -75,7 +74,7 @@ export class Trainer {
     }
   }
 
-  /** The share of points where the bump was in place when they were evaluated. @param {number[]} points */
+  /** The share of points that were drawn in place at their last evaluation. @param {number[]} points */
   accuracy(points) {
     return points.filter((point) => this.hits[point] === 1).length / points.length;
   }
@@ -87,24 +86,21 @@ export class Trainer {
 }
 
 /**
- * Whether the extreme pixel, the first one among equals, is where it belongs.
- * @param {Float32Array} image
- * @param {number} point
- * @param {Settings} settings
+ * Whether the extreme pixel (the first of several) is within the tolerance of the point.
+ * @param {Float32Array} image @param {number} point @param {Settings} settings
  */
-export function isInPlace(image, point, { size, background, tolerance }) {
+export function isInPlace(image, point, { factors, size, background, tolerance }) {
   const sign = background ? -1 : 1;
   let extreme = 0;
   for (let k = 1; k < image.length; k += 1) if (sign * image[k] > sign * image[extreme]) extreme = k;
   const [across, down] = [extreme % size, Math.floor(extreme / size)];
-  const [x, y] = [Math.floor(point / size), point % size];
+  const [x, y] = positionsOf(factors, point);
   return Math.abs(across - x) <= tolerance && Math.abs(down - y) <= tolerance;
 }
 
 /**
- * Weights before the first step, uniform within each convolution's bound as torch's are, in torch's order.
- * @param {Settings} settings
- * @param {number} seed
+ * Initial weights, uniform within each convolution's bound as in torch, in torch's order.
+ * @param {Settings} settings @param {number} seed
  */
 export function initialWeights({ convolutions }, seed) {
   const random = stream(seed, "weights");
@@ -112,9 +108,9 @@ export function initialWeights({ convolutions }, seed) {
     Array.from({ length: inputs * outputs * kernel ** 2 + outputs }, () => bound * (2 * random() - 1)));
 }
 
-/** AdamW, as `recombine.training.adamw` has it. */
+/** AdamW with the formula of `recombine.training.adamw`. */
 export class AdamW {
-  /** @param {import("../types.js").Recipe} recipe @param {number} count of weights */
+  /** @param {Recipe} recipe @param {number} count number of weights */
   constructor(recipe, count) {
     this.recipe = recipe;
     this.mean = new Float32Array(count);
@@ -140,9 +136,8 @@ export class AdamW {
 }
 
 /**
- * A stream of numbers in [0, 1), by the generator sfc32.
- * @param {number} seed
- * @param {string} name
+ * A stream of random numbers in [0, 1) from the generator sfc32.
+ * @param {number} seed @param {string} name
  * @returns {() => number}
  */
 export function stream(seed, name) {
@@ -155,11 +150,11 @@ export function stream(seed, name) {
     c = (((c << 21) | (c >>> 11)) + sum) | 0;
     return (sum >>> 0) / 2 ** 32;
   };
-  for (let k = 0; k < 12; k += 1) next();
+  for (let k = 0; k < 12; k += 1) next(); // nearby seeds have diverged by then
   return next;
 }
 
-/** 32 bits that depend on every letter (FNV-1a, and a last mix). @param {string} text @param {number} salt */
+/** A 32-bit hash: FNV-1a, and a final mix for short texts. @param {string} text @param {number} salt */
 function hashed(text, salt) {
   let bits = 2166136261 ^ salt;
   for (let k = 0; k < text.length; k += 1) bits = Math.imul(bits ^ text.charCodeAt(k), 16777619);
@@ -169,8 +164,7 @@ function hashed(text, salt) {
 
 /**
  * The numbers 0 … count − 1 in random order.
- * @param {number} count
- * @param {() => number} random
+ * @param {number} count @param {() => number} random
  * @returns {Int32Array}
  */
 export function permutation(count, random) {

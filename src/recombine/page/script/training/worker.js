@@ -1,39 +1,32 @@
-/** Trains beside the page, which stays free to be used: takes orders, and tells how far it is now and then. */
+/** Trains in a worker, so that the page stays responsive: takes orders and reports its progress. */
 
 import { Trainer } from "./trainer.js";
 
-/** @typedef {import("../types.js").Settings} Settings */
-/** @typedef {import("../types.js").Progress} Progress */
 /**
- * @typedef {{settings: Settings, code: Uint8Array, seed: number, stripes: boolean,
- *   number: number}} Beginning of a training, which reports name by its number
- *
- * An order; `pause` are milliseconds between reports.
- * @typedef {{begin?: Beginning, run?: boolean, point?: number, pause?: number}} Order
+ * An order: a run to begin, whose `number` its reports carry; `pause` is in milliseconds between reports.
+ * @typedef {{begin?: {settings: Settings, code: Uint8Array, seed: number, isolated: boolean, number: number},
+ *   run?: boolean, point?: number, pause?: number}} Order
  */
 
-const SLICE = 30; // milliseconds between looks at what the page wants
-const SOONEST = 250; // milliseconds between reports, unless the page asks for fewer
-const SHARE = 3; // at least so many times as long as the last report took is trained before the next
-const EARLY = 8; // reports at the beginning, when most happens, that come as soon as training took as long as one
+const SLICE = 30; // milliseconds of training between checks for new orders
+const SOONEST = 250; // fewest milliseconds between reports
+const SHARE = 3; // time spent training between reports, at least, in units of what the last report took
+const EARLY = 8; // first reports, when most happens, for which one such unit is enough
 
 /** @type {Trainer | null} */
 let trainer = null;
 let running = false;
 let point = 0;
 let pause = SOONEST;
-/** Milliseconds of training, reports included; and when the last one was. */
-let spent = 0;
-let told = 0;
-/** Milliseconds that the last report took. */
-let cost = 0;
+let spent = 0; // milliseconds, evaluations included
+let reported = 0; // time of the last report
+let cost = 0; // milliseconds that it took
 let reports = 0;
-/** The step at which the grid was evaluated last. */
-let evaluated = -1;
+let evaluated = -1; // the step at which the grid was last evaluated
 let number = 0;
 /** @type {number[]} */
 let losses = [];
-/** Calls `slice` after what the page has sent meanwhile; a timer would wait for four milliseconds. */
+/** Calls `slice` after pending orders; browsers delay nested timers by at least four milliseconds. */
 const turn = new MessageChannel();
 let waiting = false;
 turn.port1.onmessage = () => {
@@ -41,13 +34,12 @@ turn.port1.onmessage = () => {
   slice();
 };
 
-/** Goes on in a moment. */
 function soon() {
   if (!waiting) turn.port2.postMessage(null);
   waiting = true;
 }
 
-/** Tells the page how far it is. */
+/** Sends the progress to the page. */
 function report() {
   if (!trainer) return;
   const { points, settings } = trainer;
@@ -66,11 +58,11 @@ function report() {
   };
   /** @type {any} */ (globalThis).postMessage(progress);
   losses = [];
-  told = performance.now();
-  cost = told - began;
+  reported = performance.now();
+  cost = reported - began;
 }
 
-/** Trains for a moment, and then again. */
+/** Trains for a moment and schedules the next one. */
 function slice() {
   if (!trainer || !running) return;
   const began = performance.now();
@@ -79,16 +71,16 @@ function slice() {
   if (trainer.done) running = false;
   const ended = performance.now();
   spent += ended - began;
-  if (trainer.done || ended - told >= Math.max(pause, (reports < EARLY ? 1 : SHARE) * cost)) report();
+  if (trainer.done || ended - reported >= Math.max(pause, (reports < EARLY ? 1 : SHARE) * cost)) report();
   if (running) soon();
 }
 
 /** @param {Order} order */
 function obey(order) {
   if (order.begin) {
-    const { settings, code, seed, stripes } = order.begin;
-    trainer = new Trainer(settings, /** @type {BufferSource} */ (code), seed, stripes);
-    [spent, told, cost, reports, evaluated, losses, number] = [0, 0, 0, 0, -1, [], order.begin.number];
+    const { settings, code, seed, isolated } = order.begin;
+    trainer = new Trainer(settings, /** @type {BufferSource} */ (code), seed, isolated);
+    [spent, reported, cost, reports, evaluated, losses, number] = [0, 0, 0, 0, -1, [], order.begin.number];
   }
   if (order.pause !== undefined) pause = Math.max(order.pause, SOONEST);
   if (order.point !== undefined) point = order.point;

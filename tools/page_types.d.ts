@@ -1,0 +1,44 @@
+/** Types that the modules of the page's script share. */
+export {};
+
+declare global {
+  type Canvas = HTMLCanvasElement;
+  type Pen = CanvasRenderingContext2D;
+  /** A canvas to draw on, with its size and the page's colours. */
+  type Paper = ReturnType<typeof import("../src/recombine/page/script/pictures.js").penOf>;
+  /** A colour map: red, green and blue for a share of 0 … 1. */
+  type Colours = (share: number) => [number, number, number];
+  type Decoder = import("../src/recombine/page/script/decoder.js").Decoder;
+  type Kernel = import("../src/recombine/page/script/kernel.js").Kernel;
+  type State = import("../src/recombine/page/script/address.js").State;
+  type Step = import("../src/recombine/page/script/operations.js").Step;
+  type Survey = import("../src/recombine/page/script/survey.js").Survey;
+
+  // Data of the page, as `recombine.page` writes it.
+  type Operation = { name: string, inputs: number[], output: number, [setting: string]: any };
+  type Range = { start: number, length: number };
+  type Numbers = Range & { type: "float32" | "float16" | "int32" | "int16" | "uint8", scale?: number, low?: number,
+    high?: number };
+  type ProgramData = { shapes: number[][], operations: Operation[], output: number,
+    stages: { name: string, value: number }[], constants: (Numbers & { value: number })[] };
+  type Factor = { name: string, low: number, high: number, count: number, form: "number" | "category" | "angle",
+    given: number[] | null, period: number | null, labels: string[] | null };
+  type Code = { kind: string, [setting: string]: any };
+  type ModelData = { name: string, notes: string[], program: ProgramData | null, table: Numbers | null,
+    codes: Code[] | null, probes: (Range & { points: number[] }) | null, sizes: number[] | null, mean: number[] | null,
+    held: Range, present: Range | null, truth: Numbers | null, background: number, image: [number, number, number],
+    low: number, high: number, smooth: boolean[], labels?: string[] };
+  type PageData = { title: string, factors: Factor[], models: ModelData[], labels?: string[], version: string };
+
+  // Data of the training panel, as `recombine.page.training` writes it.
+  type Recipe = { steps: number, batch: number, lr: number, weight_decay: number, beta1: number, beta2: number,
+    epsilon: number };
+  type ConvolutionData = { inputs: number, outputs: number, kernel: number, stride: number, bound: number };
+  type Settings = { factors: Factor[], codes: Code[], profiles: number[][][], size: number, background: number,
+    tolerance: number, held: string, convolutions: ConvolutionData[], recipe: Recipe, parameters: number };
+  type PanelData = { settings: Settings, kernel: string, policy: string, drawn: string, isolated: string,
+    filled: number, failed: number };
+  /** A report of the worker. */
+  type Progress = { number: number, step: number, total: number, seconds: number, losses: number[], heldOut: number,
+    kept: number, hits: Uint8Array, output: Float32Array, point: number };
+}
