@@ -19,17 +19,21 @@ class Case:
     """Number of members that train together on a GPU in this case."""
     task: dict[str, Any]
     recipe: dict[str, Any]
+    penalties: tuple[str, ...] = ()
 
     def spec(self, precision: str) -> RunSpec:
         """Return the spec of the recipe in a given precision."""
         return RunSpec(
-            task=BumpTask(**self.task), decoder=self.decoder, recipe=Recipe(**self.recipe, precision=precision)
+            task=BumpTask(**self.task),
+            decoder=self.decoder,
+            recipe=Recipe(**self.recipe, precision=precision),
+            penalties=self.penalties,
         )
 
 
 PUBLISHED = {"size": 28, "training": "draws:2000"}
 LOW_RANK = {"size": 32, "sigma": 1.5, "encoding": "onehot", "holdout": "corner", "training": "each"}
-PENALISED = {"epochs": 1000, "entropy": 0.1, "variance": 0.01}
+PENALTIES = ("entropy:0.1", "variance:0.01")
 QUICK = {"size": 14, "training": "draws:2000"}
 
 CASES: dict[str, Case] = {
@@ -37,7 +41,7 @@ CASES: dict[str, Case] = {
     for case in (
         Case("CNN depth 4", "cnn", 128, PUBLISHED, {"epochs": 50}),
         Case("CNN depth 8", "cnn:depth=8", 128, PUBLISHED, {"epochs": 50}),
-        Case("low-rank", "low_rank", 128, LOW_RANK, PENALISED),
+        Case("low-rank", "low_rank", 128, LOW_RANK, {"epochs": 1000}, PENALTIES),
         Case("MLP", "mlp", 256, PUBLISHED, {"epochs": 50}),
         Case("transformer depth 3", "transformer", 8, PUBLISHED, {"epochs": 50}),
         Case("coordinate MLP", "coordinate", 16, PUBLISHED, {"epochs": 50}),

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.utils.data import DataLoader, TensorDataset
 
-from recombine.decoders import CNN, Interface, StagedDecoder, Transformer
+from recombine.decoders import CNN, Interface, Transformer
 from recombine.decoders.tokens import PixelTokens
 from recombine.specs import RunSpec
 
@@ -69,9 +69,8 @@ class PublishedTransformer(nn.Module):
 def plain_loss(module: nn.Module, spec: RunSpec, inputs: Tensor, targets: Tensor) -> Tensor:
     """Return the recipe's loss for one network."""
     loss = functional.mse_loss(module(inputs), targets)
-    if isinstance(module, StagedDecoder) and spec.decoder.penalised:
-        penalties = module.penalties()
-        loss = loss + spec.recipe.entropy * penalties["entropy"] + spec.recipe.variance * penalties["variance"]
+    for penalty in spec.penalties:
+        loss = loss + penalty.weight * penalty.loss(module, inputs, spec.task.code_sizes, None)
     return loss
 
 

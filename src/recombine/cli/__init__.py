@@ -63,6 +63,11 @@ COMMANDS = {
         "Example: recombine explore mycode:decoder --grid x=0:27,y=0:27 --encoding bump --holdout center:6:22 "
         "--out page.html",
     ),
+    "compare": (
+        "compare",
+        "Train a decoder with each of several remedies, over many seeds, and compare them.\n\n"
+        "Example: recombine compare --decoder cnn --remedy broadcast --remedy hessian:weight=0.1 --out remedies",
+    ),
     "reproduce": (
         "reproduce",
         "Reproduce a paper's figures and claims: train, measure, judge, write a report.\n\n"

@@ -26,6 +26,7 @@ from recombine.errors import InvalidValue, RecombineError, listed, nearest, type
 from recombine.files import parsed_json, read_given
 from recombine.holdouts import HOLDOUTS
 from recombine.records import Registry
+from recombine.remedies import REMEDIES
 from recombine.specs import Recipe, RunSpec
 from recombine.tasks import TASKS, TRAINING_RULES, ArrayTask
 
@@ -36,7 +37,7 @@ SHORT = {"decoder.width": "width", "decoder.depth": "depth", "training.samples":
 """Short names of common dotted flags."""
 COMMON = {
     "task", "size", "data", "encoding", "holdout", "training", "training.samples", "isolated", "decoder",
-    "decoder.width", "decoder.depth", "seeds", "epochs", "steps", "batch", "lr", "weight_decay", "precision",
+    "decoder.width", "decoder.depth", "remedy", "seeds", "epochs", "steps", "batch", "lr", "weight_decay", "precision",
 }  # fmt: skip
 """Flags that --help shows; --help-all shows the others too."""
 PANELS = {
@@ -89,6 +90,7 @@ def spec_flags() -> list[Flag]:
             full = f"{part}.{name}"
             panel = "Task" if full in COMMON else "Fields of encodings, hold-outs and training sets"
             flags.append(Flag(full, " ".join(texts), "Decoder" if part == "decoder" else panel))
+    flags.append(Flag("remedy", f"{listed(REMEDIES)}; with fields as NAME:FIELD=VALUE, several joined by +.", "Recipe"))
     flags.append(Flag("seeds", SEEDS, "Recipe"))
     for name, info in Recipe.model_fields.items():
         flags.append(Flag(name, _text(info), "Recipe"))
@@ -157,7 +159,10 @@ def _spec(choice: Mapping[str, str], tasks: dict[tuple[Any, ...], Any]) -> RunSp
     if same not in tasks:
         tasks[same] = TASKS[kind](**task)
     recipe = Recipe(**{name: choice[name] for name in Recipe.model_fields if name in choice})
-    return RunSpec(task=tasks[same], decoder=parts["decoder"], recipe=recipe)
+    spec = RunSpec(task=tasks[same], decoder=parts["decoder"], recipe=recipe)
+    for remedy in filter(None, choice.get("remedy", "").split("+")):
+        spec = spec.with_remedy(remedy)
+    return spec
 
 
 def _part(part: str, choice: Mapping[str, str], default: Any) -> Any:

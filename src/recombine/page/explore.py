@@ -29,7 +29,7 @@ from recombine.page.training import training_panel
 from recombine.reproduction.explorer import NONE, TrainingPanel, kept_decoders
 from recombine.reproduction.report import Parts
 from recombine.reproduction.results import Results
-from recombine.specs import PENALTIES, RunSpec
+from recombine.specs import RunSpec
 from recombine.tasks import ArrayTask
 from recombine.version import __version__
 
@@ -221,14 +221,13 @@ def labels_of(decoders: Sequence[Any], given: Sequence[Mapping[str, str]] | None
 
 def spec_labels(spec: RunSpec) -> dict[str, str]:
     """Return the labels of a run."""
-    task, recipe = spec.task, spec.recipe
-    decoder = spec.decoder.model_dump()
+    task, decoder = spec.task, spec.decoder.model_dump()
     data = str(getattr(task, "training", NONE)) + (" and isolated factors" if task.isolated else "")
     return {
         "code": str(getattr(task.encoding, "kind", task.encoding)),
         "decoder": str(decoder["kind"]), "depth": str(decoder.get("depth", NONE)),
         "width": str(decoder.get("width", NONE)), "data": data,
-        "penalties": " and ".join(name for name in PENALTIES if getattr(recipe, name)) or "none",
+        "penalties": " and ".join(penalty.kind for penalty in spec.penalties) or "none",
         "hold-out": str(getattr(task, "holdout", NONE)), "seed": str(spec.seed),
     }  # fmt: skip
 

@@ -30,7 +30,7 @@ from torch import Tensor
 from recombine.decoders import CNN, CoordinateMLP, DecoderSpec, LowRank
 from recombine.metrics import nearest_values
 from recombine.panels import COLORS, bare, divided, letter, seed_count, styled
-from recombine.papers.forced_rendering.penalties import ENTROPY_WEIGHT, VARIANCE_WEIGHT
+from recombine.papers.forced_rendering.penalties import PENALTIES
 from recombine.papers.forced_rendering.presets import Common, kept_combinations
 from recombine.papers.forced_rendering.samples import difference, measured_by
 from recombine.papers.forced_rendering.scores import training_fit
@@ -167,13 +167,12 @@ def _remedies(preset: Settings, count: int) -> Iterator[tuple[str, RunSpec]]:
     coordinate = CoordinateMLP(width=preset.factors_width, depth=preset.factors_depth)
     # With few channels, lower precision saves no time.
     recipe = {"precision": "float32", "steps": preset.factors_low_rank_steps}
-    penalties = {"entropy": ENTROPY_WEIGHT, "variance": VARIANCE_WEIGHT}
     yield CNN_ALONE, preset.factors_spec(cnn, task)
     yield CNN_ISOLATED, preset.factors_spec(cnn, isolated)
     if count > TOGETHER:
         yield CNN_PAIRS, preset.factors_spec(cnn, isolated.replace(isolated_together=TOGETHER))
     yield LOW_RANK, preset.factors_spec(low_rank, one_hot, **recipe)
-    yield LOW_RANK_PENALISED, preset.factors_spec(low_rank, one_hot, **recipe, **penalties)
+    yield LOW_RANK_PENALISED, preset.factors_spec(low_rank, one_hot, **recipe).replace(penalties=PENALTIES)
     yield COORDINATE, preset.factors_spec(coordinate, task)
 
 

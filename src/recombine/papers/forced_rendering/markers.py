@@ -267,7 +267,7 @@ DECODERS = {
 def condition(spec: RunSpec) -> dict[str, Any]:
     """Return decoder, depth, code, hold-out, data and remedy of a run, and the name of its arm, made of all of them."""
     task, decoder = spec.task, spec.decoder
-    used = [name for name in ("entropy", "variance") if getattr(spec.recipe, name) > 0]
+    used = [penalty.kind for penalty in spec.penalties]
     penalties = "both penalties" if len(used) == 2 else "".join(used)
     if penalties and getattr(decoder, "vectors", "unit") != "unit":
         penalties += " on raw vectors"

@@ -26,6 +26,7 @@ from recombine.decoders.low_rank import LowRankEmbedding
 from recombine.metrics import band_alignment, band_index, matrix_effective_rank
 from recombine.papers.forced_rendering import samples
 from recombine.papers.forced_rendering.presets import Common
+from recombine.remedies import Entropy, Variance
 from recombine.reproduction.claims import Claim, Data, Sample, Samples, Statement, no_samples
 from recombine.reproduction.criteria import Criterion, above, below, effect, within
 from recombine.reproduction.intervals import Resampled
@@ -42,7 +43,7 @@ ARMS = {NONE: "no penalty", ENTROPY: "entropy", VARIANCE: "variance", BOTH: "bot
 UNIT, RAW, OTHER_SIZE = "unit vectors", "raw vectors", "unit vectors, another N"
 """Labels of `vectors`: the paper's convention, the published scripts', and the paper's at another image size. Without
 the variance penalty, unit and raw vectors are the same networks, stored as unit vectors."""
-ENTROPY_WEIGHT, VARIANCE_WEIGHT = 0.1, 0.01
+PENALTIES = (Entropy(weight=0.1), Variance(weight=0.01))
 """The authors' μ1 and μ2."""
 BAND = 0.5
 """Smallest band index of an embedding that counts as a band."""
@@ -87,9 +88,8 @@ def penalised_spec(preset: PenaltySettings, arm: str, vectors: str = "unit", siz
             lr=preset.penalty_lr,
             weight_decay=1e-4,
             precision="float32",  # with two channels, lower precision saves no time
-            entropy=ENTROPY_WEIGHT if arm in (ENTROPY, BOTH) else 0.0,
-            variance=VARIANCE_WEIGHT if arm in (VARIANCE, BOTH) else 0.0,
         ),
+        penalties=[own for own in PENALTIES if arm in (own.kind, BOTH)],
     )  # fmt: skip
 
 

@@ -1,0 +1,80 @@
+"""`recombine compare`: remedies side by side."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+from recombine.cli.options import SomePath
+from recombine.cli.sweep import parse_seeds, spec_flags, specs_from
+from recombine.cli.tables import Column, write_table
+from recombine.cli.train import TrainingFlags
+from recombine.console import console, say
+from recombine.errors import InvalidValue, listed
+from recombine.files import require_folder, write
+from recombine.remedies import REMEDIES
+
+SEEDS = ["32"]
+NEEDS_LOW_RANK = ("entropy", "variance")
+"""Penalties of one decoder, which the remedy low_rank brings along."""
+
+
+def compare(
+    *,
+    out: SomePath | None = None,
+    settings: TrainingFlags = TrainingFlags(),  # noqa: B008
+    **values: Any,
+) -> None:
+    """Train a base with each remedy over many seeds, and print a table.
+
+    Parameters
+    ----------
+    out
+        Folder for the Dataset (comparison.nc), the table (comparison.csv), the figure and an explorer page.
+    """
+    if out is not None:
+        require_folder(out, "out")
+    given = {flag.name: values.get(flag.python_name) for flag in spec_flags()}
+    flags = {name: [str(v)] if isinstance(v, bool) else v for name, v in given.items() if v not in (None, [])}
+    remedies = flags.pop("remedy", [name for name in REMEDIES if name not in NEEDS_LOW_RANK])
+    seeds = parse_seeds(flags.pop("seeds", SEEDS))
+    bases = specs_from({"precision": [settings.default_precision()], **flags})
+    if len(bases) != 1:
+        raise InvalidValue("base", f"{len(bases)} specs", "one spec: every flag but --remedy is given once")
+    from recombine.comparison import compare as engine
+
+    result = engine(
+        bases[0], remedies, seeds, settings.store, device=settings.device or "auto", members=settings.members,
+        processes=settings.processes, memory=settings.memory, scheduler=settings.scheduler, progress=True,
+    )  # fmt: skip
+    table = result.table()
+    columns = [
+        Column("remedy", list(table["remedy"]), "left"),
+        Column(
+            f"held-out {result.data.attrs['score']} [95 %]",
+            [f"{row['held out']:.3f} [{row['low']:.3f}, {row['high']:.3f}]" for _, row in table.iterrows()],
+        ),
+        Column("kept", [f"{value:.3f}" for value in table["kept"]]),
+        Column("compose", list(table["compose"])),
+        Column("s", [f"{value:.2f}" for value in table["seconds"]]),
+        Column("images", [str(value) for value in table["images"]]),
+        Column("knows", list(table["knows"]), "left"),
+        Column("from", list(table["source"]), "left"),
+    ]
+    write_table(console(), columns)
+    if collapsed := [f"{row['remedy']} ({row['collapsed']})" for _, row in table.iterrows() if row["collapsed"]]:
+        say(f"collapsed, with outputs hardly better than blank on kept combinations: {listed(collapsed)} runs")
+    if out is not None:
+        write(out / "comparison.csv", table.to_csv(index=False).encode(), "out")
+        result.data.to_netcdf(out / "comparison.nc", engine="h5netcdf")
+        result.draw().savefig(out / "comparison.png", dpi=200)
+        result.explore().save(out / "page.html")
+        say(f"comparison: {out}")
+
+
+_parameters = [
+    *(p for p in inspect.signature(compare, eval_str=True).parameters.values() if p.name != "values"),
+    *(flag.parameter() for flag in spec_flags()),
+]
+compare.__signature__ = inspect.Signature(_parameters)  # type: ignore[attr-defined]
+compare.__annotations__ = {p.name: p.annotation for p in _parameters}
