@@ -22,7 +22,8 @@ from typing import TYPE_CHECKING
 
 from recombine.manifest import manifest_text
 from recombine.store import Store
-from recombine.store.run import ARRAYS, FILES, MANIFEST, RESULT, SCORES, SPEC, WEIGHTS, pack
+from recombine.store.names import SCORES, pack
+from recombine.store.run import ARRAYS, FILES, MANIFEST, RESULT, SPEC, WEIGHTS
 
 if TYPE_CHECKING:
     from recombine.specs import RunSpec

@@ -51,6 +51,10 @@ def judged(claims, *args):
     ]
 
 
+LARGE = b" " * 10**7
+"""An SVG that is larger than any PNG, which the page then shows."""
+
+
 @pytest.fixture(scope="module")
 def page_path(browser, tmp_path_factory):
     """A page with an explorer and all figures, as they are kept for comparison: other tests draw them."""
@@ -61,7 +65,7 @@ def page_path(browser, tmp_path_factory):
     labels = [dict(zip(("code", "remedy"), own, strict=True)) for own in LABELS]
     results.digests.replace({EXPLORER: packed(kept(labels))})
     with pytest.MonkeyPatch.context() as patch:
-        drawn = {name: {"png": (PICTURES / f"{name}.png").read_bytes()} for name in DEFAULT.figures}
+        drawn = {name: {"png": (PICTURES / f"{name}.png").read_bytes(), "svg": LARGE} for name in DEFAULT.figures}
         patch.setattr(Findings, "draw", lambda findings, spec: None)
         patch.setattr("recombine.reproduction.paper.judge", judged)
         patch.setattr("recombine.reproduction.reporting.save_figure", lambda figure, folder, name: drawn[name])

@@ -185,7 +185,7 @@ def test_members_share_one_read(monkeypatch):
     examples, places = ensemble.table._read(rows)
     assert counts == [3]
     assert torch.equal(
-        ensemble.table.wanted[0].task.examples(ensemble.table.wanted[0].values[:3]).targets, examples.targets
+        ensemble.table.distinct[0].task.examples(ensemble.table.distinct[0].values[:3]).targets, examples.targets
     )
     assert torch.equal(places, rows)
 

@@ -98,9 +98,7 @@ def test_what_needs_a_grid_is_measured_where_there_are_no_gaps():
     assert result["y"].values.tolist() == [0.0, 1.0, 1.5]
     rows = [row for row in range(24) if factors()["y"][row] != 0.5]
     assert result["error"].values.ravel().tolist() == pytest.approx(rows, rel=1e-4, abs=1e-6)
-    assert result.notes[0] == (
-        "23 of 24 combinations are present: errors are of all of them, all else of 2 × 3 × 3 of them that have no gaps"
-    )
+    assert "2 × 3 × 3 of them that have no gaps" in result.notes[0]
 
 
 def test_data_with_gaps_are_sampled_where_they_are_too_many():

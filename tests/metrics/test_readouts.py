@@ -122,7 +122,7 @@ def test_kernel_agreement_of_noise_is_null():
     found = kernel_agreement(gram, POINTS, HELD_OUT, permutations=99)
     assert abs(found.agreement["binary"].item()) < 0.05
     assert found.p_value > 0.02
-    with pytest.raises(InvalidValue, match="both sides"):
+    with pytest.raises(InvalidValue, match="held-out and kept points"):
         kernel_agreement(gram, POINTS, torch.zeros_like(HELD_OUT))
 
 

@@ -178,7 +178,7 @@ def test_a_file_is_enough(shapes):
     assert data_of(page.html)["models"][0]["sizes"] == [1, 1]
     for wrong, words in (
         ({"grid": SMALL}, "grid must be omitted"),
-        ({"data": "none.npz"}, "a file or folder that exists"),
+        ({"data": "none.npz"}, "an existing file or folder"),
     ):
         with pytest.raises(rc.InvalidValue, match=words):
             rc.explore(nn.Linear(2, 16), **{"data": shapes, **wrong})

@@ -9,7 +9,8 @@ import torch
 import recombine as rc
 from recombine.errors import InvalidValue
 from recombine.reproduction import explorer
-from recombine.reproduction.explorer import DecoderChoice, LabelledSpec, collect, kept_decoders
+from recombine.reproduction.explorer import collect, kept_decoders
+from recombine.reproduction.live_decoders import DecoderChoice, LabelledSpec
 from recombine.reproduction.results import EXPLORER, Results
 
 TASK = rc.BumpTask(size=8, encoding="bump")

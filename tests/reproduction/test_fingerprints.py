@@ -68,8 +68,22 @@ def used_metrics(module, names, seen):
         seen.add((module, name))
         source, own = imports.get(name, ("", name))
         if name in defined:
-            inner = {node.id for node in ast.walk(defined[name]) if isinstance(node, ast.Name)}
-            found |= used_metrics(module, inner, seen)
+            walked = list(ast.walk(defined[name]))
+            inner = {node.id for node in walked if isinstance(node, ast.Name)}
+            dotted = {
+                f"{node.value.id}.{node.attr}"
+                for node in walked
+                if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)
+            }
+            found |= used_metrics(module, inner | dotted, seen)
+        elif "." in name:  # of a module that is imported as a whole
+            owner, _, own = name.partition(".")
+            if imports.get(owner) == ("recombine", "metrics"):
+                found.add(own)
+            elif imports.get(owner) == ("recombine.reproduction", "measuring"):
+                found |= {own} & {STAGE_PROFILE}
+            elif imports.get(owner, ("",))[0] == recombine.papers.forced_rendering.__name__:
+                found |= used_metrics(imports[owner][1], [own], seen)
         elif source == "recombine.metrics" or source.startswith("recombine.theory."):
             found |= {own} if own.islower() else set()
         elif source == "recombine.reproduction.measuring":

@@ -92,7 +92,7 @@ FIGURES = (FigureSpec("fig{number}", "Errors", ("{name}",), draw, lambda result:
 """
 
 EXPLORER = """
-from recombine.reproduction.explorer import DecoderChoice, LabelledSpec
+from recombine.reproduction.live_decoders import DecoderChoice, LabelledSpec
 from toy_paper.{name} import STUDY
 
 

@@ -195,7 +195,7 @@ def test_constants_of_any_size_are_not_allocated(tmp_path):
 
 
 def test_weights_of_another_type_are_refused(run, folder):
-    from recombine.store.run import pack
+    from recombine.store.names import pack
 
     (folder / WEIGHTS).write_bytes(pack({name: array.astype("float64") for name, array in run.weights().items()}))
     with pytest.raises(InvalidValue, match=r"float32.*float64"):

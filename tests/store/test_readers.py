@@ -18,7 +18,7 @@ from recombine.reproduction.explorer import kept_decoders
 from recombine.reproduction.results import EXPLORER, Results
 from recombine.specs import RunSpec
 from recombine.store import Store, from_pretrained
-from recombine.store.run import SCORES
+from recombine.store.names import SCORES
 from tests.small import small_spec
 from tests.store.saving import saved
 

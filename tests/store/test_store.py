@@ -11,7 +11,7 @@ import pytest
 
 from recombine.errors import InvalidValue, StoreError
 from recombine.store import Run, Store, summarize
-from recombine.store.run import pack, unpack
+from recombine.store.names import pack, unpack
 from recombine.sweep import train
 from tests.small import small_spec
 from tests.store.saving import saved

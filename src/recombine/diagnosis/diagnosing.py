@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from recombine.diagnosis.result import OUTPUT_SCORES, SAMPLED, Diagnosis, reserved_names
+from recombine.diagnosis.result import OUTPUT_SCORES, Diagnosis, reserved_names
 from recombine.diagnosis.running import MIXED, ROWS_AT_ONCE, Geometry, Runner, exact_geometry, running
 from recombine.diagnosis.stages import OUTPUT
 from recombine.diagnosis.subject import Subject, TargetFunction, Trained
@@ -39,6 +39,7 @@ from recombine.metrics.registry import (
     usual_metrics,
 )
 from recombine.metrics.sampling import (
+    SAMPLED,
     SUFFIX,
     Estimate,
     Part,

@@ -12,9 +12,10 @@ from matplotlib import pyplot
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from recombine.diagnosis.result import SAMPLED, metric_method
 from recombine.errors import InvalidValue, listed
 from recombine.metrics.registry import STAGE_METRICS
+from recombine.metrics.sampling import SAMPLED
+from recombine.metrics.stages import metric_method
 from recombine.panels import extent_of, outline, styled
 
 LONGEST = 26
@@ -146,7 +147,7 @@ def stage_labels(stages: list[str]) -> tuple[list[str], str]:
 
 def _annotate(figure: Figure, title: str, result: xarray.Dataset, prefix: str, width: float) -> None:
     """Add a title that says how the metric was computed, and the notes below the panels."""
-    heading = "\n".join(textwrap.wrap(f"{title} · metric: {metric_method(result)}", int(width * CHARACTERS)))
+    heading = "\n".join(textwrap.wrap(f"{title} · metric: {metric_method(result.attrs)}", int(width * CHARACTERS)))
     figure.suptitle(_literal(heading), fontsize=10)
     notes = str(result.attrs.get("notes", "")).splitlines()
     if prefix:

@@ -15,6 +15,7 @@ import xarray
 
 from recombine.metrics.registry import STAGE_METRICS
 from recombine.metrics.sampling import SUFFIX
+from recombine.metrics.stages import metric_method
 from recombine.version import PAPERS
 
 OUTPUT_SCORES = (
@@ -23,8 +24,6 @@ OUTPUT_SCORES = (
 """Scores of the outputs that the summary shows."""
 FAILING = 0.5
 """Error relative to that of the mean kept target above which outputs count as wrong."""
-SAMPLED = "points"
-"""Attribute with the number of sampled points, if the grid was sampled."""
 MARKER_AUROC = "marker_auroc.json"
 """File in a paper's package with AUROCs."""
 RECORD = "telling"
@@ -180,7 +179,7 @@ class Diagnosis(xarray.Dataset):
                     score = _auroc(record, f"{name}{case}")
                     lines.append(f"{name}{case}: {text}" + (f" (AUROC {score})" if score else ""))
         lines += [f"hold-out: {self.attrs['holdout']}"] if "holdout" in self.attrs else []
-        method = metric_method(self)
+        method = metric_method(self.attrs)
         lines += [f"metric: {method}"] if method else []
         lines += [f"outcome: {self.outcome}"] if self.outcome else []
         lines += [AUROC_MEANING, f"AUROCs come from {record['networks']}"] if record else []
@@ -207,11 +206,6 @@ class Diagnosis(xarray.Dataset):
         for row in zip(*columns.values(), strict=True):
             lines.append("  ".join(f"{cell:>{width}}" for cell, width in zip(row, widths.values(), strict=True)))
         return "\n".join([*lines, *self.summary_lines()])
-
-
-def metric_method(result: xarray.Dataset) -> str:
-    """How the metric tensor was computed, and why not exactly."""
-    return ", ".join(filter(None, (result.attrs.get("metric"), result.attrs.get("metric_reason"))))
 
 
 @cache

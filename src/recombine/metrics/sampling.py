@@ -55,6 +55,8 @@ PARTS = 5
 """Number of sub-grids."""
 SUFFIX = "_se"
 """Suffix of variables that hold standard errors."""
+SAMPLED = "points"
+"""Attribute with the number of sampled points, if the grid was sampled."""
 NO_HELD_OUT = "no sub-grid has held-out points: metrics that need them are left out, except errors of the outputs"
 
 

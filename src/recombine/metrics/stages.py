@@ -314,3 +314,8 @@ def _neighbours(points: Tensor, steps: Tensor, grid: FactorGrid) -> tuple[Tensor
             values.append(moved[:, k])
     ahead, behind = torch.stack(values).unflatten(0, (2, -1)).unbind(0)
     return torch.cat(sides), ahead - behind
+
+
+def metric_method(attributes: Mapping[str, str]) -> str:
+    """Return how a result's metric tensor was computed, and why not exactly, from its attributes."""
+    return ", ".join(filter(None, (attributes.get("metric"), attributes.get("metric_reason"))))

@@ -26,7 +26,8 @@ from recombine.page.document import document, explorer
 from recombine.page.model import Blobs, page_model
 from recombine.page.subject import PageDecoder, page_decoders, parts_of
 from recombine.page.training import training_panel
-from recombine.reproduction.explorer import NONE, TrainingPanel, kept_decoders
+from recombine.reproduction.explorer import NONE, kept_decoders
+from recombine.reproduction.live_decoders import TrainingPanel
 from recombine.reproduction.report import Parts
 from recombine.reproduction.results import Results
 from recombine.specs import RunSpec

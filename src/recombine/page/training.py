@@ -17,7 +17,7 @@ from recombine.errors import InvalidValue
 from recombine.metrics.errors import TOLERANCE
 from recombine.page.document import as_json, kernel, parts, script
 from recombine.page.subject import factor_codes
-from recombine.reproduction.explorer import TrainingPanel
+from recombine.reproduction.live_decoders import TrainingPanel
 from recombine.reproduction.report import Parts
 from recombine.specs import RunSpec
 from recombine.tasks import Task

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from recombine.errors import InvalidValue, listed
 from recombine.reproduction.claims import Claim, Judgement, judge
-from recombine.reproduction.explorer import DecoderChoice, TrainingPanel
 from recombine.reproduction.figures import FigureSpec, Section, full_name
+from recombine.reproduction.live_decoders import DecoderChoice, TrainingPanel
 from recombine.reproduction.preset import Preset, assembled
 from recombine.reproduction.results import EDITION, Results
 from recombine.reproduction.study import Study

@@ -7,7 +7,7 @@ studies share is trained once.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -51,15 +51,20 @@ class Arm:
         return self.spec.seeds(range(preset.first_seed, preset.first_seed + number))
 
 
-class Trials(dict[Labels, Sequence[Run]], Generic[P]):
-    """The finished runs of a study, by arm and seed."""
+class Trials(Mapping[Labels, Sequence[Run]], Generic[P]):
+    """The finished runs of a study, by arm and seed; the labels of an arm are a tuple, or one label by itself."""
 
     def __init__(self, preset: P, device: torch.device, runs: Mapping[Labels, Sequence[Run]]) -> None:
-        super().__init__(runs)
-        self.preset, self.device = preset, device
+        self.preset, self.device, self._runs = preset, device, dict(runs)
 
     def __getitem__(self, labels: Any) -> list[Run]:
-        return list(super().__getitem__(labels if isinstance(labels, tuple) else (labels,)))
+        return list(self._runs[labels if isinstance(labels, tuple) else (labels,)])
+
+    def __iter__(self) -> Iterator[Labels]:
+        return iter(self._runs)
+
+    def __len__(self) -> int:
+        return len(self._runs)
 
     @property
     def first(self) -> Run:

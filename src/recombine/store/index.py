@@ -18,8 +18,8 @@ from typing import NamedTuple
 
 from recombine.errors import StoreError
 from recombine.files import one_line_errors, read, write
-from recombine.store.names import INDEX, is_key
-from recombine.store.run import SCORES, Run, flattened
+from recombine.store.names import INDEX, SCORES, is_key
+from recombine.store.run import Run, flattened
 
 TOGETHER = 1000
 """Number of runs read from their folders, and added to the index, at once."""

@@ -6,8 +6,10 @@ import json
 import os
 import re
 import stat
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from recombine.errors import StoreError, listed
 from recombine.files import TEMPORARY, one_line_errors, parsed_json, read, write
@@ -19,6 +21,9 @@ INDEX = "index.tsv"
 INDEX_FILES = (INDEX, *(f"index.sqlite{suffix}" for suffix in ("", "-wal", "-shm", "-journal")))
 """The index, also of earlier versions."""
 FOLDERS = ("runs", "checkpoints", "locks", "damaged", "tmp")
+
+SCORES = ("id_mse", "ood_mse", "id_over_blank", "ood_over_blank", "id_accuracy", "ood_accuracy")
+"""Scores of every result; null if a region is empty."""
 
 _KEY = rf"[0-9a-f]{{{DIGEST_LENGTH}}}"
 _MADE = {
@@ -85,3 +90,18 @@ def _mark(path: Path) -> None:
     if foreign and not (path / MARKER).exists():  # otherwise another process was faster
         raise unusable(path, f"an empty or new directory, or a store (it contains {listed(foreign[:3])})")
     write(path / MARKER, json.dumps({"format": FORMAT}).encode())
+
+
+def pack(arrays: Mapping[str, Any], metadata: dict[str, str] | None = None) -> bytes:
+    """Return numpy arrays as safetensors, with metadata in the header."""
+    import numpy
+    from safetensors.numpy import save
+
+    return save({name: numpy.asarray(array, order="C") for name, array in arrays.items()}, metadata)
+
+
+def unpack(content: bytes) -> dict[str, Any]:
+    """Return the arrays of a safetensors file."""
+    from safetensors.numpy import load
+
+    return load(content)

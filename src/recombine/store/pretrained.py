@@ -19,11 +19,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from recombine.errors import InvalidValue, RecombineError, listed, reason_of
 from recombine.files import one_line_errors, parsed_json, read_given
-from recombine.store.run import SCORES, Run, pack, unpack
+from recombine.store.names import SCORES, pack, unpack
 from recombine.version import __version__
 
 if TYPE_CHECKING:
@@ -79,6 +79,22 @@ The spec of the run:
 
 Trained with {versions}.
 """
+
+
+class Exported(Protocol):
+    """What is exported of a run (`recombine.store.Run`)."""
+
+    @property
+    def key(self) -> str: ...
+    @property
+    def spec(self) -> RunSpec: ...
+    @property
+    def spec_fields(self) -> dict[str, Any]: ...
+    @property
+    def result(self) -> dict[str, Any]: ...
+    @property
+    def status(self) -> str: ...
+    def weights(self) -> dict[str, Any]: ...
 
 
 @dataclass(frozen=True)
@@ -275,7 +291,7 @@ def hub(field: str, repo_id: Any, token: str | None, required: str, done: str) -
         raise InvalidValue(field, repo_id, f"{required} that can be {done} ({reason_of(error)})") from error
 
 
-def hub_files(run: Run) -> dict[str, bytes]:
+def hub_files(run: Exported) -> dict[str, bytes]:
     """Return the files of a run in the hub's layout, config.json last, so that it marks a complete folder."""
     result, interface = run.result, run.spec.interface
     config = {

@@ -19,6 +19,7 @@ from recombine.errors import StoreError
 from recombine.files import one_line_errors, parsed_json, read, write
 from recombine.keys import stored_key, with_present_names
 from recombine.manifest import Differs, checked, manifest_text
+from recombine.store.names import SCORES, unpack
 
 if TYPE_CHECKING:
     from recombine.decoders import StagedDecoder
@@ -27,23 +28,6 @@ if TYPE_CHECKING:
 MANIFEST = "manifest.json"
 SPEC, RESULT, WEIGHTS, ARRAYS = "spec.json", "result.json", "weights.safetensors", "arrays.safetensors"
 FILES = (SPEC, RESULT, WEIGHTS, ARRAYS)
-SCORES = ("id_mse", "ood_mse", "id_over_blank", "ood_over_blank", "id_accuracy", "ood_accuracy")
-"""Scores of every result; null if a region is empty."""
-
-
-def pack(arrays: Mapping[str, Any], metadata: dict[str, str] | None = None) -> bytes:
-    """Return numpy arrays as safetensors, with metadata in the header."""
-    import numpy
-    from safetensors.numpy import save
-
-    return save({name: numpy.asarray(array, order="C") for name, array in arrays.items()}, metadata)
-
-
-def unpack(content: bytes) -> dict[str, Any]:
-    """Return the arrays of a safetensors file."""
-    from safetensors.numpy import load
-
-    return load(content)
 
 
 @dataclass(frozen=True)

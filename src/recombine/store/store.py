@@ -28,8 +28,19 @@ from recombine.errors import InvalidValue, StoreError, StoreFull, listed
 from recombine.files import delete, entries, fill_folder, flush_directory, one_line_errors, remove_abandoned
 from recombine.manifest import manifest_text
 from recombine.store import index
-from recombine.store.names import FOLDERS, INDEX, INDEX_FILES, MARKER, final_name, is_key, key_of, open_folder, unusable
-from recombine.store.run import ARRAYS, FILES, MANIFEST, RESULT, SPEC, WEIGHTS, Problem, Run, pack, spec_key, stray
+from recombine.store.names import (
+    FOLDERS,
+    INDEX,
+    INDEX_FILES,
+    MARKER,
+    final_name,
+    is_key,
+    key_of,
+    open_folder,
+    pack,
+    unusable,
+)
+from recombine.store.run import ARRAYS, FILES, MANIFEST, RESULT, SPEC, WEIGHTS, Problem, Run, spec_key, stray
 from recombine.store.unfinished import Checkpoints, Lock
 
 if TYPE_CHECKING:

@@ -9,7 +9,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from recombine.store.run import SCORES, Run, flattened
+from recombine.store.names import SCORES
+from recombine.store.run import Run, flattened
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ import numpy as np
 
 from recombine.errors import InvalidValue, RecombineError, listed, nearest, reason_of
 from recombine.store.index import COLUMNS, Row
-from recombine.store.run import SCORES
+from recombine.store.names import SCORES
 
 if TYPE_CHECKING:
     import pandas

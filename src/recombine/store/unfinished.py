@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any, Self
 
 from recombine.files import NotRegular, entries, one_line_errors, read, write
-from recombine.store.names import is_key
-from recombine.store.run import Problem, pack, unpack
+from recombine.store.names import is_key, pack, unpack
+from recombine.store.run import Problem
 
 
 class Lock:

@@ -36,7 +36,10 @@ def test_the_table_of_what_changed_has_todays_verdicts():
 
 def test_the_documents_have_todays_verdicts():
     """README in brief, and one table with all of them."""
-    judgements = [Judgement(own["claim"], own["text"], own["where"], own["verdict"]) for own in JUDGED]
+    judgements = [
+        Judgement(own["claim"], own["text"], own["where"], own["verdict"], ours=DEFAULT.claims[own["claim"]].ours)
+        for own in JUDGED
+    ]
     readme = (ROOT / "README.md").read_text()
     assert readme == with_blocks(readme, {"verdicts_in_brief": brief_table(judgements, DEFAULT.sections)})
     assert marked_blocks(readme) == ["verdicts_in_brief"]

@@ -18,7 +18,7 @@ from recombine.papers.forced_rendering.penalties import ARMS, BOTH, ENTROPY, NON
 from recombine.papers.forced_rendering.presets import CODES
 from recombine.papers.forced_rendering.scores import training_fit
 from recombine.reproduction.explorer import NONE as NO_DEPTH
-from recombine.reproduction.explorer import DecoderChoice, LabelledSpec, TrainingPanel
+from recombine.reproduction.live_decoders import DecoderChoice, LabelledSpec, TrainingPanel
 from recombine.reproduction.measuring import Batch
 from recombine.specs import Recipe, RunSpec
 from recombine.store import Run
