@@ -82,12 +82,11 @@ class CoordConvDecoder(CNN):
     def build(self, interface: Interface) -> StagedDecoder:
         first, *blocks, last = self.convolutions(interface)
         stages: dict[str, nn.Module] = {"layer0": nn.Sequential(FromPoint(*first), nn.ReLU())}
-        for number, (inputs, *rest) in enumerate(blocks, start=1):
-            stages[f"layer{number}"] = nn.Sequential(
-                WithCoordinates(), nn.ConvTranspose2d(inputs + 2, *rest), nn.ReLU()
-            )
-        inputs, *rest = last
-        output = WithCoordinates(), nn.Conv2d(inputs + 2, *rest), Resize(interface.image_shape)
+        for number, block in enumerate(blocks, start=1):
+            wider = block._replace(inputs=block.inputs + 2)
+            stages[f"layer{number}"] = nn.Sequential(WithCoordinates(), nn.ConvTranspose2d(*wider), nn.ReLU())
+        wider = last._replace(inputs=last.inputs + 2)
+        output = WithCoordinates(), nn.Conv2d(*wider), Resize(interface.image_shape)
         return StagedDecoder({**stages, "output": nn.Sequential(*output)})
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 from torch import Tensor
@@ -19,11 +19,8 @@ from recombine.decoders import (
     MultilinearDecoder,
     OcclusionDecoder,
 )
-from recombine.remedies.base import REMEDIES, Penalty, Remedy
+from recombine.remedies.base import REMEDIES, Penalty, Remedy, S
 from recombine.remedies.noise import Generator
-
-if TYPE_CHECKING:
-    from recombine.specs import RunSpec
 
 Width = Annotated[int, Field(ge=4, le=2**12, multiple_of=4)]
 Depth = Annotated[int, Field(ge=1, le=1000)]
@@ -37,7 +34,7 @@ class Additive(Remedy):
     knows = ("factor blocks",)
     kind: Literal["additive"] = "additive"
 
-    def apply(self, spec: RunSpec) -> RunSpec:
+    def apply(self, spec: S) -> S:
         return spec.replace(decoder=AdditiveDecoder(base=spec.decoder))
 
 
@@ -49,7 +46,7 @@ class Occlusion(Remedy):
     knows = ("factor blocks",)
     kind: Literal["occlusion"] = "occlusion"
 
-    def apply(self, spec: RunSpec) -> RunSpec:
+    def apply(self, spec: S) -> S:
         return spec.replace(decoder=OcclusionDecoder(base=spec.decoder))
 
 
@@ -63,7 +60,7 @@ class Multilinear(Remedy):
     rank: Annotated[int, Field(ge=1, le=256)] = 4
     """Products that are summed; 1 for a product of per-factor images."""
 
-    def apply(self, spec: RunSpec) -> RunSpec:
+    def apply(self, spec: S) -> S:
         return spec.replace(decoder=MultilinearDecoder(base=spec.decoder, rank=self.rank))
 
 
@@ -77,7 +74,7 @@ class SpatialBroadcast(Remedy):
     width: Width = 64
     depth: Depth = 4
 
-    def apply(self, spec: RunSpec) -> RunSpec:
+    def apply(self, spec: S) -> S:
         return spec.replace(decoder=BroadcastDecoder(width=self.width, depth=self.depth))
 
 
@@ -91,7 +88,7 @@ class CoordConv(Remedy):
     width: Width = 64
     depth: Depth = 4
 
-    def apply(self, spec: RunSpec) -> RunSpec:
+    def apply(self, spec: S) -> S:
         return spec.replace(decoder=CoordConvDecoder(width=self.width, depth=self.depth))
 
 
@@ -105,7 +102,7 @@ class Coordinate(Remedy):
     width: Annotated[int, Field(ge=4, le=2**16, multiple_of=4)] = 128
     depth: Depth = 3
 
-    def apply(self, spec: RunSpec) -> RunSpec:
+    def apply(self, spec: S) -> S:
         return spec.replace(decoder=CoordinateMLP(width=self.width, depth=self.depth))
 
 
@@ -121,7 +118,7 @@ class Implicit(Remedy):
     width: Width = 128
     depth: Depth = 3
 
-    def apply(self, spec: RunSpec) -> RunSpec:
+    def apply(self, spec: S) -> S:
         fields = {name: getattr(self, name) for name in ("width", "depth", "activation", "frequency")}
         return spec.replace(decoder=ImplicitDecoder(**fields))
 
@@ -137,7 +134,7 @@ class Hypernetwork(Remedy):
     width: Width = 64
     depth: Depth = 2
 
-    def apply(self, spec: RunSpec) -> RunSpec:
+    def apply(self, spec: S) -> S:
         return spec.replace(decoder=HypernetworkDecoder(width=self.width, depth=self.depth, form=self.form))
 
 
@@ -149,7 +146,7 @@ class Interaction(Penalty):
     knows = ("factor blocks", "pixel coordinates")
     kind: Literal["interaction"] = "interaction"
 
-    def apply(self, spec: RunSpec) -> RunSpec:
+    def apply(self, spec: S) -> S:
         return super().apply(spec.replace(decoder=CrossAttentionDecoder()))
 
     def loss(self, decode: Any, codes: Tensor, blocks: Sequence[int], generator: Generator) -> Tensor:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, Protocol, Self, TypeVar
 
 from pydantic import BeforeValidator, Field, SerializeAsAny
 from torch import Tensor, nn
@@ -25,14 +25,28 @@ from recombine.decoders import DecoderSpec, Interface
 from recombine.records import Registry, Variant
 from recombine.remedies.noise import Generator
 
-if TYPE_CHECKING:
-    from recombine.specs import RunSpec
-
 Decode = Callable[[Tensor], Tensor]
 """A batch of codes to a batch of outputs, as a module does."""
 Privilege = Literal["factor blocks", "held-out codes", "extra images", "pixel coordinates", "an encoder"]
 """What a remedy knows that the plain network does not: which inputs belong to one factor; codes of held-out
 combinations, without their images; images beyond the kept combinations; where a pixel is; a map from image to code."""
+
+
+class Spec(Protocol):
+    """What a remedy changes: a `RunSpec`, which lies above remedies."""
+
+    @property
+    def task(self) -> Any: ...
+    @property
+    def decoder(self) -> Any: ...
+    @property
+    def recipe(self) -> Any: ...
+    @property
+    def penalties(self) -> tuple[Any, ...]: ...
+    def replace(self, /, **fields: Any) -> Self: ...
+
+
+S = TypeVar("S", bound=Spec)
 
 
 class Remedy(Variant):
@@ -44,7 +58,7 @@ class Remedy(Variant):
     """Its privileges."""
 
     @abstractmethod
-    def apply(self, spec: RunSpec) -> RunSpec:
+    def apply(self, spec: S) -> S:
         """Return the spec with this remedy."""
 
     @property
@@ -73,7 +87,7 @@ class Penalty(Remedy):
         """Return a module that trains beside the decoder, reached in `loss` as `decode.auxiliary`."""
         return None
 
-    def apply(self, spec: RunSpec) -> RunSpec:
+    def apply(self, spec: S) -> S:
         return spec.replace(penalties=(*spec.penalties, self))
 
 

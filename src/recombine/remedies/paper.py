@@ -8,18 +8,15 @@ wider, dropout, weight_decay   what one would try anyway
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 from torch import Tensor
 
 from recombine.decoders import DecoderSpec, DropoutDecoder, LowRank
 from recombine.errors import InvalidValue
-from recombine.remedies.base import REMEDIES, Penalty, Remedy
+from recombine.remedies.base import REMEDIES, Penalty, Remedy, S
 from recombine.remedies.noise import Generator
-
-if TYPE_CHECKING:
-    from recombine.specs import RunSpec
 
 Weight = Annotated[float, Field(ge=0)]
 
@@ -65,7 +62,7 @@ class LowRankEmbeddings(Remedy):
     entropy: Weight = 0.1
     variance: Weight = 0.1
 
-    def apply(self, spec: RunSpec) -> RunSpec:
+    def apply(self, spec: S) -> S:
         spec = spec.replace(decoder=LowRank())
         for penalty in (Entropy(weight=self.entropy), Variance(weight=self.variance)):
             spec = penalty.apply(spec) if penalty.weight else spec
@@ -80,7 +77,7 @@ class Isolated(Remedy):
     knows = ("extra images",)
     kind: Literal["isolated"] = "isolated"
 
-    def apply(self, spec: RunSpec) -> RunSpec:
+    def apply(self, spec: S) -> S:
         return spec.replace(task=spec.task.replace(isolated=True))
 
 
@@ -92,7 +89,7 @@ class Wider(Remedy):
     kind: Literal["wider"] = "wider"
     times: Annotated[int, Field(ge=2, le=64)] = 2
 
-    def apply(self, spec: RunSpec) -> RunSpec:
+    def apply(self, spec: S) -> S:
         width = getattr(spec.decoder, "width", None)
         if width is None:
             raise InvalidValue("remedy", str(self), f"left out: decoder {spec.decoder.kind!r} has no width")
@@ -107,7 +104,7 @@ class WeightDecay(Remedy):
     kind: Literal["weight_decay"] = "weight_decay"
     weight_decay: Weight = 0.1
 
-    def apply(self, spec: RunSpec) -> RunSpec:
+    def apply(self, spec: S) -> S:
         return spec.replace(recipe=spec.recipe.replace(weight_decay=self.weight_decay))
 
 
@@ -119,5 +116,5 @@ class Dropout(Remedy):
     kind: Literal["dropout"] = "dropout"
     rate: Annotated[float, Field(gt=0, lt=1)] = 0.1
 
-    def apply(self, spec: RunSpec) -> RunSpec:
+    def apply(self, spec: S) -> S:
         return spec.replace(decoder=DropoutDecoder(base=spec.decoder, rate=self.rate))

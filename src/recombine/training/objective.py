@@ -12,7 +12,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from jaxtyping import Float
@@ -236,12 +236,16 @@ class SeededDropout(nn.Module):
         return values * (uniform(shape, self.noise, values) >= self.rate) / (1 - self.rate)
 
 
-def with_seeded_dropout(module: nn.Module) -> nn.Module:
-    """The module with every dropout layer replaced."""
-    whole = {nn.Dropout: False, nn.Dropout1d: True, nn.Dropout2d: True, nn.Dropout3d: True}
+M = TypeVar("M", bound=nn.Module)
+
+
+def with_seeded_dropout(module: M) -> M:
+    """Return the module with every dropout layer replaced, in place."""
     for name, child in module.named_children():
-        if type(child) in whole:
-            setattr(module, name, SeededDropout(child.p, whole[type(child)]))
+        if isinstance(child, nn.Dropout):
+            setattr(module, name, SeededDropout(child.p, channels=False))
+        elif isinstance(child, nn.Dropout1d | nn.Dropout2d | nn.Dropout3d):
+            setattr(module, name, SeededDropout(child.p, channels=True))
         else:
             with_seeded_dropout(child)
     return module
