@@ -41,12 +41,28 @@ SCORES = ("id_accuracy", "ood_accuracy", "id_over_blank", "ood_over_blank", "id_
 
 @dataclass(frozen=True)
 class Comparison:
-    """Scores of every remedy and seed."""
+    """Scores of every remedy and seed.
+
+    Parameters
+    ----------
+    data
+        Scores by `remedy` and `seed`, with source, privileges, images and parameters of each remedy.
+    runs
+        Runs by remedy, one per seed.
+
+    Examples
+    --------
+    >>> import recombine as rc
+    >>> from tempfile import TemporaryDirectory
+    >>> spec = rc.RunSpec(task=rc.BumpTask(size=8), decoder="mlp:width=8:depth=1", recipe=rc.Recipe(steps=3))
+    >>> with TemporaryDirectory() as store:
+    ...     result = rc.compare(spec, ["isolated"], seeds=2, store=store)
+    >>> dict(result.data.sizes)
+    {'remedy': 2, 'seed': 2}
+    """
 
     data: xarray.Dataset
-    """Scores by `remedy` and `seed`, with source, privileges, images and parameters of each remedy."""
     runs: Mapping[str, Sequence[Run]]
-    """The runs of each remedy, seed by seed."""
 
     def table(self) -> pandas.DataFrame:
         """One row per remedy, the best held-out score first."""

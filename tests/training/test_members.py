@@ -11,7 +11,7 @@ from recombine.tasks import BumpTask
 from recombine.training import Ensemble
 from recombine.training.dispatch import FORWARDS
 from tests.coloured import ColouredBumps
-from tests.small import small_decoder
+from tests.small import small_decoder, small_penalties
 
 FASTER = {"cnn", "mlp", "low_rank", "transformer", "coordinate"}
 CPU = torch.device("cpu")
@@ -31,23 +31,17 @@ TASKS = (BumpTask(size=8, training="draws:20"), ColouredBumps(training="draws:30
 )
 def test_faster_way_gives_the_same_losses_and_gradients(task, decoder):
     spec = RunSpec(task=task, decoder=decoder)
+    spec = spec.replace(penalties=small_penalties(spec.decoder))
     ensemble = Ensemble(spec.seeds(range(3)), CPU)
-    weights = ensemble.initial().weights.requires_grad_()
+    for name, weights in zip(ensemble.terms, ([0.1, 0.0, 0.3], [0.0, 0.2, 0.1], [0.3, 0.0, 0.1]), strict=False):
+        ensemble.terms[name] = torch.tensor(weights)
     rows = torch.arange(12).view(3, 4) % len(ensemble.examples.inputs)
-    inputs, targets = ensemble.examples.inputs[rows], ensemble.examples.targets[rows]
     shares = torch.rand(3, 4, generator=torch.Generator().manual_seed(0))
-    terms = torch.tensor([[0.0, 0.3, 0.1], [0.2, 0.0, 0.0], [0.1, 0.1, 0.3]])
-    results = []
-
-    def in_turn(*parts):
-        return map(torch.stack, zip(*map(ensemble.objective.loss, *parts), strict=True))
-
-    for way in (ensemble.objective.member_losses, in_turn):
-        total, error = way(weights, inputs, targets, shares, terms)
-        (gradient,) = torch.autograd.grad(total.sum(), weights)
-        results.append((total, error, gradient))
-    for own, alone in zip(*results, strict=True):
-        torch.testing.assert_close(own, alone, rtol=1e-4, atol=1e-7)
+    state, active = ensemble.initial(), torch.ones(3, dtype=torch.bool)
+    own, gradient = ensemble.batched_gradients(state, rows, shares)
+    alone, expected = ensemble.gradients_in_turn(state, rows, shares, active)
+    for together, apart in ((own.total, alone.total), (own.error, alone.error), (gradient, expected)):
+        torch.testing.assert_close(together, apart, rtol=1e-4, atol=1e-7)
 
 
 def test_a_point_is_spread_as_a_transposed_convolution_does():

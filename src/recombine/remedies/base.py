@@ -50,7 +50,17 @@ S = TypeVar("S", bound=Spec)
 
 
 class Remedy(Variant):
-    """A change to a spec that may make the network compose."""
+    """A change to a spec that may make the network compose.
+
+    Examples
+    --------
+    >>> import recombine as rc
+    >>> remedy = rc.REMEDIES.parse("additive")
+    >>> remedy.source, remedy.knows
+    ('Lachapelle et al. 2023', ('factor blocks',))
+    >>> remedy.apply(rc.RunSpec(decoder="mlp")).decoder.kind
+    'additive'
+    """
 
     source: ClassVar[str] = ""
     """Where it was published."""
@@ -68,7 +78,16 @@ class Remedy(Variant):
 
 
 class Penalty(Remedy):
-    """A term of the loss."""
+    """A term of the loss.
+
+    Examples
+    --------
+    >>> import recombine as rc
+    >>> import torch
+    >>> penalty = rc.REMEDIES.parse("mixup:weight=0.1")
+    >>> float(penalty.loss(torch.nn.Identity(), torch.rand(4, 6), (3, 3), None)) < 1e-6  # a linear map
+    True
+    """
 
     weight: Annotated[float, Field(ge=0)] = 1.0
     """Weight of the term in the loss."""
