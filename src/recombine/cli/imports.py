@@ -54,7 +54,7 @@ def import_parts(name: str) -> None:
         if is_file and not (module.__file__ and file.samefile(module.__file__)):
             raise ImportError(f"another module is called {file.stem}; rename the file")
     except (Exception, SystemExit) as error:
-        raise InvalidValue(FLAG, name, f"a module that can be imported ({reason_of(error)})") from error
+        raise RecombineError(f"{FLAG} {name} failed: {reason_of(error)}") from error
 
 
 def module_from(factory: str) -> nn.Module:

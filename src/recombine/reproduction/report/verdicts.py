@@ -43,7 +43,7 @@ def _limit(value: float) -> str:
 def sentence(judgement: Judgement) -> str:
     """Summarise the primary tests: for each statistic its values, the claimed range and the cases that differ."""
     if judgement.tests and not any(test.learnt for test in judgement.tests):
-        return f"None of {max(test.trained for test in judgement.tests)} networks learnt its training set."
+        return f"In no case did any of {max(test.trained for test in judgement.tests)} networks learn its training set."
     statistics = dict.fromkeys(test.statistic for test in judgement.tests)
     parts = [_statement([test for test in judgement.tests if test.statistic == own]) for own in statistics]
     text = "; ".join(parts) or "nothing measured"
