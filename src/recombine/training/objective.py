@@ -30,8 +30,8 @@ from recombine.training.dispatch import FORWARDS, FlatLayout, Forwards, MemberOu
 class Batch(NamedTuple):
     """What a member's step depends on beside its weights; of many members, with a leading axis."""
 
-    inputs: Float[Tensor, "..."]
-    targets: Float[Tensor, "..."]
+    inputs: Float[Tensor, ...]
+    targets: Float[Tensor, ...]
     shares: Float[Tensor, "*member batch"]
     """Weights of the examples, which sum to 1; padding has 0."""
     seed: Tensor
