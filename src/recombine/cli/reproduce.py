@@ -50,9 +50,9 @@ BLOCKS: Mapping[str, Callable[[Findings], str]] = {
 
 
 def reproduce(
-    *what: Annotated[str, Parameter(help=f"What to reproduce: any of {PAPER.choices}. Default: all.")],
+    *what: Annotated[str, Parameter(help=f"What to reproduce. Choices: {PAPER.choices}. Default: all.")],
     preset: Annotated[
-        str, Parameter(help=f"Settings: {listed(PAPER.presets)} (small and fast, or the paper's sizes).")
+        str, Parameter(help=f"Small and fast settings, or the paper's. Choices: {listed(PAPER.presets)}.")
     ] = "quick",
     seeds: Whole | None = None,
     changes: Annotated[list[str] | None, Parameter(name="--set")] = None,

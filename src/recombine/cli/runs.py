@@ -255,7 +255,7 @@ def verify(folder: SomePath, /) -> int:
     Parameters
     ----------
     folder
-        Folder written by reproduce, or a directory of runs.
+        Folder written by reproduce, or a store.
     """
     manifest = Manifest(folder)
     names, is_store = manifest.names() if folder.is_dir() else [], (folder / MARKER).is_file()
