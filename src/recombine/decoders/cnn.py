@@ -54,9 +54,9 @@ class CNN(DecoderSpec):
 
     kind: Literal["cnn"] = "cnn"
     width: Positive = 64
-    """Channels of every stage."""
+    """Number of channels in every stage."""
     depth: Annotated[int, Field(ge=1, le=1000)] = 4
-    """Blocks after the first transposed convolution."""
+    """Number of blocks after the first transposed convolution."""
 
     def convolutions(self, interface: Interface) -> list[Convolution]:
         """Return the convolutions in order: all but the last are transposed.
@@ -97,9 +97,9 @@ class ConvEncoder(DecoderSpec):
 
     kind: Literal["encoder"] = "encoder"
     channels: Annotated[tuple[Positive, ...], Field(min_length=1)] = (32, 64, 128)
-    """Channels of the stride-2 convolutions."""
+    """Number of channels of each stride-2 convolution."""
     hidden: Positive = 128
-    """Neurons of the hidden layer."""
+    """Number of neurons in the hidden layer."""
     direction: ClassVar[Literal["decode", "encode"]] = "encode"
 
     def build(self, interface: Interface) -> StagedDecoder:

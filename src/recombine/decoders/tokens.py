@@ -59,9 +59,9 @@ class TokenDecoder(DecoderSpec):
     """Base class: tokens, layers from tokens to tokens, and a linear output per token."""
 
     width: Annotated[int, Field(ge=4, le=2**16, multiple_of=4)] = 128
-    """Size of a token."""
+    """Token dimension."""
     depth: Annotated[int, Field(ge=1, le=1000)] = 3
-    """Layers."""
+    """Number of layers."""
 
     @abstractmethod
     def layer(self) -> nn.Module:
@@ -107,9 +107,9 @@ class Transformer(TokenDecoder):
 
     kind: Literal["transformer"] = "transformer"
     heads: Annotated[int, Field(ge=1)] = 4
-    """Attention heads."""
+    """Number of attention heads."""
     feedforward: Annotated[int, Field(ge=1, le=2**16)] = 512
-    """Hidden width of each layer's feed-forward part."""
+    """Hidden width of each layer's feed-forward network."""
 
     @model_validator(mode="after")
     def _check(self) -> Self:

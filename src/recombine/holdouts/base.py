@@ -119,7 +119,7 @@ class Pattern(Holdout):
     """Base class of hold-outs over some factors; a subclass defines the mask over their grid alone."""
 
     factors: Annotated[SomeFactors, ADDED] = None
-    """Factors, by name or position, as x,angle or 0,2; bounds are in this order. Default: all factors."""
+    """Factors that it depends on, by name or position, e.g. x,angle or 0,2; bounds are in this order. Default: all."""
 
     @abstractmethod
     def pattern(self, grid: FactorGrid) -> Bool[Tensor, " ..."]:

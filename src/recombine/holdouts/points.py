@@ -31,9 +31,9 @@ class Scattered(Pattern):
 
     kind: Literal["random"] = "random"
     fraction: Annotated[float, Field(gt=0, lt=1)] = CENTER_FRACTION**2
-    """Fraction of all combinations."""
+    """Fraction of all combinations to hold out."""
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
-    """Seed of the draw, independent of training seeds."""
+    """Seed for drawing the combinations, independent of training seeds."""
 
     def pattern(self, grid: FactorGrid) -> Bool[Tensor, " ..."]:
         count = round(self.fraction * grid.size)
@@ -88,9 +88,9 @@ class Mask(Pattern):
 
     kind: Literal["mask"] = "mask"
     points: tuple[tuple[int, ...], ...] = ()
-    """Held-out points."""
+    """Positions of the held-out points, e.g. 0,1;3,4."""
     shape: tuple[int, ...] | None = None
-    """Shape of the grid for which the points were made, if known."""
+    """Shape of the grid that the points refer to, if known."""
 
     def filled(self, grid: FactorGrid) -> Self:
         """Return a copy with sorted, unique points, so that equal masks are equal specs."""

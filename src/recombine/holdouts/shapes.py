@@ -130,7 +130,7 @@ class Center(Pattern):
     high: Bound | None = None
     """Highest held-out position of each factor."""
     fraction: Annotated[float, Field(gt=0, lt=1)] | None = None
-    """Size of the centred box as a fraction of each factor, instead of bounds."""
+    """Fraction of each factor's values that a centred box spans; replaces the bounds."""
 
     def filled(self, grid: FactorGrid) -> Self:
         if self.fraction is not None and (self.low is not None or self.high is not None):
@@ -148,9 +148,9 @@ class _Beyond(Pattern):
     """Base class of hold-outs that count how many factors lie at or beyond `start`."""
 
     start: Bound | None = None
-    """First position beyond the edge, for each factor."""
+    """Position of each factor at which the held-out side begins."""
     side: Literal["high", "low"] = "high"
-    """`high`: positions start … last are beyond; `low`: positions 0 … start."""
+    """Which side is held out: positions from start to the last (high), or from 0 to start (low)."""
 
     def defaults(self, grid: FactorGrid) -> dict[str, Any]:
         starts = [max(1, round(CORNER_START * count)) for count in grid.shape]
@@ -207,9 +207,9 @@ class Cross(Pattern):
 
     kind: Literal["cross"] = "cross"
     arm_low: Bound | None = None
-    """Lowest position inside the arms."""
+    """Lowest position of the arms, for each factor."""
     arm_high: Bound | None = None
-    """Highest position inside the arms."""
+    """Highest position of the arms, for each factor."""
     low: Bound | None = None
     """Lowest held-out position of each factor."""
     high: Bound | None = None
@@ -246,7 +246,7 @@ class Ell(Pattern):
     high: Bound | None = None
     """Highest held-out position of each factor."""
     notch: Bound | None = None
-    """First position of the part cut out of the box."""
+    """Lowest position of the part that is cut out of the box."""
 
     def defaults(self, grid: FactorGrid) -> dict[str, Any]:
         box = centred(grid)
@@ -284,7 +284,7 @@ class Diagonal(Pattern):
 
     kind: Literal["diagonal"] = "diagonal"
     bandwidth: Annotated[int, Field(ge=0, le=LARGEST_GRID)] | None = None
-    """Largest difference between kept positions, in steps of the longest factor; 0 keeps only the diagonal."""
+    """Largest difference between positions that is not held out, in steps of the longest factor; 0: the diagonal."""
 
     def defaults(self, grid: FactorGrid) -> dict[str, Any]:
         longest = max(grid.shape)
@@ -320,7 +320,7 @@ class Orthogonal(Pattern):
 
     kind: Literal["orthogonal"] = "orthogonal"
     base: Bound | None = None
-    """Position of the base point. Default: the middle."""
+    """Position of the base point. Default: the middle of the grid."""
 
     def defaults(self, grid: FactorGrid) -> dict[str, Any]:
         return {"base": joined([count // 2 for count in grid.shape])}

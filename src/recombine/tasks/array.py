@@ -57,15 +57,15 @@ class ArrayTask(Task):
 
     kind: Literal["array"] = "array"
     encoding: AnyEncoding = Mixed()
-    """How factor values are coded. Default: numbers as bumps, categories one-hot, angles as bumps on the circle."""
+    """Encoding of the factor values. Default: bump for numbers, onehot for categories, circular for angles."""
     data: str
-    """File or folder of images and factors (docs/data.md); specs store a digest of its content."""
+    """File or folder of images and factors (docs/data.md); only a hash of its contents is stored with the run."""
     categorical: tuple[str, ...] = ()
-    """Numeric factors that are categories; strings always are."""
+    """Numeric factors to treat as categorical; string-valued factors always are."""
     angular: tuple[str, ...] = ()
-    """Factors that are angles."""
+    """Factors to treat as angles."""
     turn: Annotated[float, Field(gt=0)] = TURN
-    """A full turn in the units of the angular factors: 360 for degrees, 6.283185 for radians."""
+    """Size of a full turn in the units of the angular factors: 360 for degrees, 6.283185 for radians."""
 
     position_factors: ClassVar[tuple[str, ...]] = ()
     optional_factors: ClassVar[tuple[str, ...] | None] = ()

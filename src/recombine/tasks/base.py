@@ -56,27 +56,27 @@ class Task(Variant):
     """
 
     encoding: AnyEncoding = Bump()
-    """How factor values are coded; mixed:x=bump:angle=polar sets one encoding per factor."""
+    """Encoding of the factor values; mixed:x=bump:angle=polar sets one encoding per factor."""
     holdout: AnyHoldout = Center()
     """Combinations held out of training."""
     training: AnyTrainingRule = Draws()
-    """How to choose the training set among the kept combinations."""
+    """How to choose the training set from the combinations that are not held out."""
     centers: Literal["integer", "real"] = "integer"
-    """Training values on the grid, or anywhere in its range."""
+    """Whether training values lie on the grid (integer) or anywhere in its range (real)."""
     region: Literal["kept", "whole"] = "kept"
-    """Train on kept combinations only, or on the whole grid (the hold-out is then only a region to evaluate)."""
+    """Train only on combinations that are not held out (kept), or on all, with the hold-out only evaluated (whole)."""
     isolated: bool = False
-    """Add every single factor value shown alone (all 2N stripes)."""
+    """Add one training example for each factor value shown alone (for bumps, the 2N stripes of an N × N image)."""
     isolated_factors: Annotated[SomeFactors, ADDED] = None
-    """Factors shown by isolated examples, by name or position, as x,y. Default: all factors."""
+    """Factors shown in isolated examples, by name or position, e.g. x,y. Default: all factors."""
     isolated_together: Annotated[int, Field(ge=1, le=64), ADDED] = 1
-    """Number of factors that an isolated example shows: 1 for each alone, 2 for every pair."""
+    """Number of factors that each isolated example shows: 1 for single factors, 2 for pairs."""
     mixing: Annotated[float, Field(ge=0.001, le=0.999)] | None = None
-    """Fraction of isolated examples in an epoch, reached by repeating the rarer kind; none: each example once."""
+    """Fraction of isolated examples in an epoch, reached by repeating the rarer kind. Default: no repetition."""
     direction: Literal["decode", "encode"] = "decode"
-    """`decode`: code to image. `encode`: image to code."""
+    """Direction of the mapping: decode (code to image) or encode (image to code)."""
     allow_unseen: bool = False
-    """Allow a hold-out that removes a factor value altogether."""
+    """Allow hold-outs that remove some factor values from training entirely."""
 
     position_factors: ClassVar[tuple[str, ...]] = ("x", "y")
     """Factors that give the column and row of the extreme pixel, if any do."""

@@ -39,9 +39,9 @@ class GaussianTask(Task):
     size: Annotated[int, Field(ge=2, le=512)] = 28
     """Rows and columns of the image."""
     sigma: Annotated[float, Field(gt=0, le=1e6)] = 1.0
-    """Width of the bump in pixels."""
+    """Width (standard deviation) of the bump in pixels."""
     polarity: Literal["bright", "dark"] = "bright"
-    """`bright`: the bump is 1 on 0. `dark`: 0 on 1."""
+    """Draw bumps of 1 on a background of 0 (bright), or of 0 on 1 (dark)."""
 
     @property
     def image_shape(self) -> tuple[int, int]:
@@ -68,7 +68,7 @@ class BumpTask(GaussianTask):
 
     kind: Literal["bump"] = "bump"
     brightness: Annotated[int, Field(ge=1, le=512)] = 1
-    """Number of levels of a third factor that scales the bump; 1 leaves it out."""
+    """Number of values of a third factor, which scales the bump; 1 leaves this factor out."""
 
     def factor_grid(self) -> FactorGrid:
         factors = [Factor("x", 0, self.size - 1, self.size), Factor("y", 0, self.size - 1, self.size)]
@@ -105,9 +105,9 @@ class BumpsTask(GaussianTask, QuantityTask):
 
     kind: Literal["bumps"] = "bumps"
     factors: tuple[FactorText, ...] = ("x=14", "y=14", "size=4")
-    """Factors among x, y, size, intensity, orientation, each as NAME=COUNT or NAME=LOW..HIGH..COUNT."""
+    """Factors, chosen from x, y, size, intensity, orientation, each as NAME=COUNT or NAME=LOW..HIGH..COUNT."""
     elongation: Annotated[float, Field(ge=1, le=100)] = 3.0
-    """Ratio of the long to the short axis of a bump with an orientation."""
+    """Ratio of the long to the short axis of an oriented bump."""
 
     def quantities(self) -> tuple[Quantity, ...]:
         return (

@@ -115,7 +115,7 @@ class QuantityTask(Task):
     factors: tuple[FactorText, ...]
     """Factors, each as NAME=COUNT or NAME=LOW..HIGH..COUNT."""
     fixed: tuple[FixedText, ...] = ()
-    """Values of quantities held constant, each as NAME=VALUE; others have defaults."""
+    """Values of quantities held constant, each as NAME=VALUE; all others have defaults."""
 
     peaked: ClassVar[bool] = True
     """Whether the extreme pixel is at (x, y), as for a bump, unlike a uniformly bright sprite."""

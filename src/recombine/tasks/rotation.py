@@ -59,17 +59,17 @@ class RotationTask(Task):
 
     kind: Literal["rotation"] = "rotation"
     encoding: AnyEncoding = Polar()
-    """How factor values are coded; an angle is (cos θ, sin θ) by default."""
+    """Encoding of the factor values; by default, an angle is encoded as (cos θ, sin θ)."""
     allow_unseen: bool = True
-    """Allow a hold-out that removes an angle altogether, as a gap does."""
+    """Allow hold-outs that remove some angles from training entirely, such as a gap."""
     size: Annotated[int, Field(ge=2, le=512)] = 28
     """Rows and columns of the image."""
     angles: Annotated[int, Field(ge=2, le=100_000)] = 1000
-    """Number of angles, evenly spaced."""
+    """Number of evenly spaced angles."""
     digit: Annotated[int, Field(ge=0, lt=DIGITS)] = 4
-    """The digit, or the first of several."""
+    """The digit to draw, or the first one if there are several."""
     digits: Annotated[int, Field(ge=1, le=DIGITS)] = 1
-    """Number of digits; 1 leaves the factor out."""
+    """Number of different digits, which are a second factor; 1 leaves this factor out."""
 
     position_factors: ClassVar[tuple[str, ...]] = ()
     optional_factors: ClassVar[tuple[str, ...]] = ()

@@ -139,11 +139,11 @@ class SpriteTask(Scene):
 
     kind: Literal["sprites"] = "sprites"
     factors: tuple[FactorText, ...] = ("shape=3", "x=8", "y=8", "hue=4")
-    """Factors among shape, scale, rotation, x, y, hue (shape2, … for a second sprite), in the same form."""
+    """Factors, chosen from shape, scale, rotation, x, y, hue (shape2, … for a second sprite), in the same form."""
     sprites: Annotated[int, Field(ge=1, le=2)] = 1
-    """Number of sprites; the second is in front, and its quantities end in 2."""
+    """Number of sprites; the second is in front, and the names of its quantities end in 2."""
     shapes: tuple[ShapeName, ...] = ("square", "ellipse", "heart", "triangle", "rectangle", "cross", "disc")
-    """Available shapes; a factor shape with k values uses the first k. The first one is the default."""
+    """Available shapes: a shape factor with k values uses the first k; without it, the first one is drawn."""
     colour: bool = False
     """Draw in colour even if hue is not a factor."""
 
@@ -180,7 +180,7 @@ class BallsTask(Scene):
 
     kind: Literal["balls"] = "balls"
     factors: tuple[FactorText, ...] = ("x=6", "y=6", "x2=6", "y2=6")
-    """Factors among x, y, scale, hue, x2, y2, scale2, hue2, in the same form."""
+    """Factors, chosen from x, y, scale, hue, x2, y2, scale2, hue2, in the same form."""
 
     def columns(self, values: Float[Tensor, "row factor"]) -> dict[str, Float[Tensor, " row"]]:
         zeros = values.new_zeros(len(values))

@@ -62,7 +62,7 @@ class Draws(TrainingRule):
 
     kind: Literal["draws"] = "draws"
     samples: Annotated[int, Field(ge=1, le=10**7)] = 2000
-    """Number of draws."""
+    """Number of examples, drawn with replacement."""
 
     def choose(self, available: int, generator: torch.Generator) -> Int[Tensor, " row"]:
         return torch.randint(available, (self.samples,), generator=generator)
@@ -98,7 +98,7 @@ class Pick(TrainingRule):
 
     kind: Literal["pick"] = "pick"
     samples: Annotated[int, Field(ge=0)] = 100
-    """Number of combinations."""
+    """Number of different combinations."""
 
     def choose(self, available: int, generator: torch.Generator) -> Int[Tensor, " row"]:
         if self.samples > available:
@@ -119,7 +119,7 @@ class Percent(TrainingRule):
 
     kind: Literal["percent"] = "percent"
     percent: Annotated[float, Field(ge=0, le=100)] = 10.0
-    """Percentage of the combinations."""
+    """Percentage of the combinations to train on."""
 
     def choose(self, available: int, generator: torch.Generator) -> Int[Tensor, " row"]:
         return torch.randperm(available, generator=generator)[: round(available * self.percent / 100)]
