@@ -1,6 +1,6 @@
 """Which metric predicts whether a network composes? (§5)
 
-A *marker* is a metric used to predict composition; a *position* is a stage or a summary over stages. The networks differ
+A *marker* is a metric used to predict composition; a *position* is a stage or a summary of stages. The networks differ
 in decoder, depth, code, hold-out, data and remedy, and some compose. The result contains every marker of every network
 at every position (`value`). `markers_scoring` scores how well each marker separates composing from failing networks.
 

@@ -201,7 +201,7 @@ def left_out(scores: np.ndarray, signs: np.ndarray | None = None) -> np.ndarray:
 
 
 def more_telling(scores: np.ndarray, marker: int) -> np.ndarray:
-    """Return the share of other markers with a higher left-out score; ties count half, unscored markers not."""
+    """Return the share of the other scored markers with a higher left-out score; ties count half."""
     own, others = scores[..., marker, None], np.delete(scores, marker, axis=-1)
     there = np.isfinite(others)
     above = ((others > own) + 0.5 * (others == own)).sum(axis=-1, where=there)
