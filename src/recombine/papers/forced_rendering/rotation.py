@@ -386,7 +386,7 @@ def _many_digits(data: Data, statistic: str) -> dict[str, Sample]:
 
 
 def _rougher_inside(networks: xarray.Dataset) -> xarray.DataArray:
-    """Return log10 of the roughness of log10 volume in the hold-out over outside, averaged over stages after the input."""
+    """Return log10 of the roughness of log10 volume in the hold-out over outside, mean over stages after the input."""
     inside = decades(networks["roughness_held"], networks["roughness_kept"])
     return inside.isel(stage=slice(1, None)).mean("stage")
 

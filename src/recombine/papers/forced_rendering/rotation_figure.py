@@ -146,7 +146,7 @@ def rotation_caption(result: xarray.Dataset) -> str:
         f"{seed_count(result['ood_over_blank'])}: {mean('ood_over_blank')} in the gap, {mean('mid_gap_error')} in its "
         f"middle, {mean('id_over_blank')} outside. (b) Stages of the first seed's network over all angles, by {by}, "
         "gap in orange. × marks a stage's speed (change per degree) inside the gap relative to outside, mean over "
-        f"seeds; for each network's fastest layer it is {fastest.mean().item():.2g} on average. (c) Outputs of the first seed's "
+        f"seeds; {fastest.mean().item():.2g} on average in the fastest layer. (c) Outputs of the first seed's "
         "network and (d) linear blends of the true images at the gap's edges. Regressing outputs in the middle half of "
         f"the gap on the truth and the edges gives weights of {mean('truth_weight')} for the truth and "
         f"{mean('edges_weight')} for both edges together, which explain "

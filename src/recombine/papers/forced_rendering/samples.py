@@ -50,7 +50,7 @@ def trained(networks: xarray.Dataset) -> xarray.DataArray:
 def sample(
     values: xarray.DataArray, *networks: xarray.Dataset, estimated: Callable[[np.ndarray], Estimate] | None = None
 ) -> Sample:
-    """Return a sample of values per seed that counts seeds whose `networks` all learnt; default estimate: trimmed mean."""
+    """Return a sample of one value per seed, counting seeds whose `networks` all learnt (default: trimmed mean)."""
     were_trained = [np.asarray(trained(part).values, dtype=bool) for part in networks]
     counted = [np.asarray(learnt(part).values) & own for part, own in zip(networks, were_trained, strict=True)]
     shares = [own.sum() / max(1, there.sum()) for own, there in zip(counted, were_trained, strict=True)]

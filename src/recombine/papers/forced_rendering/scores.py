@@ -23,7 +23,7 @@ from recombine.tasks import Task
 
 
 def training_fit(batch: Batch, outputs: Tensor | None = None) -> dict[str, Tensor]:
-    """Return each run's `training_over_blank` and `training_accuracy`; `outputs` at all grid points avoid a recompute."""
+    """Return each run's `training_over_blank` and `training_accuracy`; `outputs` at all grid points save time."""
     task = batch.task
     stripes = batch.outputs(task.isolated_values()) if task.isolated else None
     everywhere = batch.outputs(task.grid.points) if outputs is None else outputs

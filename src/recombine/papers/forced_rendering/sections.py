@@ -1,7 +1,6 @@
 """Sections of the report, in the order of the paper's argument.
 
-The texts explain what the figures show and how to read them. Results are in the verdicts and captions, which are
-computed from the data.
+The texts explain what the figures show and how to read them; results are in the verdicts and captions.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ SECTIONS = (
     Section(
         "instead",
         "What it does instead",
-        "According to the paper, a network overlays memorised images inside the hole: those with the same row and those "
+        "According to the paper, a network overlays memorised images in the hole: those with the same row and those "
         "with the same column. To test this, its output is compared with the best sum of such images, and with the "
         "sum of its outputs for each coordinate with the other averaged out. The kernel relates the similarity "
         "of two outputs to that of their coordinates: a network that memorises treats two pairs as similar if they "
@@ -84,7 +83,7 @@ SECTIONS = (
         "scaling",
         "How much data is needed",
         "How many images does a network need before nine out of ten held-out spots are in place, and how does that "
-        "number grow with image size? On these axes, a straight line is a power law, and its slope is the exponent. Each "
+        "number grow with image size? On these axes, a straight line is a power law; its slope is the exponent. Each "
         "protocol is one way to choose the training images and the length of training.",
         ("threshold",),
         ("C11",),
@@ -110,8 +109,7 @@ SECTIONS = (
     Section(
         "factors",
         "More factors",
-        "Two factors are the smallest case. Here the same question is asked, and the same remedies are tried, with three, "
-        "four and five.",
+        "Two factors are the smallest case. Here the question and the remedies are the same, with three to five.",
         ("factors",),
         ("C31", "C32", "C33", "C34"),
     ),

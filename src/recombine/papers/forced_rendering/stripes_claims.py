@@ -121,7 +121,7 @@ def _by_percent(chosen: Callable[[int], bool], *, errors: bool = False) -> Sampl
 
     def cases(data: Data) -> dict[str, Sample]:
         result = data["stripes"]
-        percents = [percent for percent in listed_attribute(result, "percents") if percent]  # 0 % is not trained without stripes
+        percents = [percent for percent in listed_attribute(result, "percents") if percent]  # 0 % has no counterpart
         pairs = {p: [result.sel(family=own, bumps=p) for own in (PERCENT, PERCENT_ALONE)] for p in percents}
         gains = {f"{p} %": difference("ood_accuracy", *pair) for p, pair in pairs.items() if chosen(p)}
         words = "error without over with stripes, decades"
