@@ -1,4 +1,4 @@
-"""Do decoders that render each pixel from the code and its coordinates compose without a remedy? (E.3; ours)
+"""Do decoders that render each pixel from the code and the pixel's coordinates compose without a remedy? (E.3; ours)
 
 The coordinate MLP and the transformer both read the code together with every pixel's position; only the transformer
 lets pixels attend to each other. Both are trained on the paper's task, with other depths, codes and hold-outs, and at
@@ -83,13 +83,13 @@ def matched(
     def counted(steps: int) -> int:
         return count(of_width(steps * STEP), interface)
 
-    enough = bisect_left(range(MOST_STEPS), target, lo=1, key=counted)  # the count grows with the width
+    enough = bisect_left(range(MOST_STEPS), target, lo=1, key=counted)  # valid because the count grows with the width
     return STEP * min(max(1, enough - 1), enough, key=lambda steps: abs(counted(steps) - target))
 
 
 class Settings(BumpPreset):
     attention_size: Count = 28
-    """Image side N in this study."""
+    """Image side N in the attention study."""
     coordinate_width: Count = 128
     """Token width of the coordinate MLP."""
     coordinate_depth: Count = 3
@@ -287,4 +287,4 @@ def caption(result: xarray.Dataset) -> str:
     )
 
 
-FIGURES = (FigureSpec("attention", "Decoders that know where each pixel is", ("attention",), draw, caption),)
+FIGURES = (FigureSpec("attention", "Decoders that are given each pixel's position", ("attention",), draw, caption),)

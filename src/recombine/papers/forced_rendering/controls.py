@@ -97,7 +97,7 @@ FAMILIES = dict(zip(CONTROLS, ("CNN, bump code", "low-rank, one-hot code"), stri
 
 
 def draw(result: xarray.Dataset) -> Figure:
-    """Draw a row per architecture and a panel per statistic, each network as a dot."""
+    """Draw one row per architecture and one panel per statistic, with a dot for each network."""
     with styled():
         figure, axes = pyplot.subplots(
             len(CONTROLS), len(STATISTICS), figsize=(11.2, 4.8), layout="constrained", squeeze=False

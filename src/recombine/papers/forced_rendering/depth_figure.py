@@ -106,7 +106,7 @@ def drawings_caption(result: xarray.Dataset) -> str:
         parts.append(f"{code} code {over.min().item():.2f} to {over.max().item():.2f}")
     accuracy = 100 * result["ood_accuracy"].mean("seed")
     return (
-        "Outputs of the first seed at three held-out positions by CNN depth; crosses mark the truth. Held-out error "
+        "Outputs of the first seed at three held-out positions for each depth; crosses mark the truth. Held-out error "
         f"over blank, mean over {seed_count(result['ood_over_blank'])}, range over depths: {'; '.join(parts)}. The "
         f"bump is in place for {accuracy.min().item():.0f} to {accuracy.max().item():.0f} % of held-out combinations."
     )
@@ -209,8 +209,8 @@ def wrapping_caption(result: xarray.Dataset) -> str:
 
 FIGURES = (
     FigureSpec("fig2", "Probes, factorization and volume along the stages", ("depth",), depth_figure, depth_caption),
-    FigureSpec("fig5", "Factor space, wrapped into the space of images", ("depth",), wrapping_figure, wrapping_caption),
-    FigureSpec("fig10", "Held-out drawings by CNN depth", ("depth",), drawings_figure, drawings_caption),
+    FigureSpec("fig5", "Factor space, wrapped in the space of images", ("depth",), wrapping_figure, wrapping_caption),
+    FigureSpec("fig10", "Held-out outputs by CNN depth", ("depth",), drawings_figure, drawings_caption),
     FigureSpec("fig11", "Volume element of CNNs, all depths", ("depth",), volumes_figure, volumes_caption),
     FigureSpec("fig12", "Probes and factorization of CNNs, all depths", ("depth",), profiles_figure, profiles_caption),
 )

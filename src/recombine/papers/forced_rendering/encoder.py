@@ -154,4 +154,4 @@ def caption(result: xarray.Dataset) -> str:
     )
 
 
-FIGURES = (FigureSpec("encoder", "The other direction: image to code", ("encoder",), draw, caption),)
+FIGURES = (FigureSpec("encoder", "The opposite direction, from image to code", ("encoder",), draw, caption),)

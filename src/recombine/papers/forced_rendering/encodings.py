@@ -234,11 +234,11 @@ def conventions_caption(encodings: xarray.Dataset, depth: xarray.Dataset) -> str
 
 FIGURES = (
     FigureSpec(
-        "fig1", "Disentangled encodings do not compose", ("encodings", "superposition"), encodings_figure,
+        "fig1", "Networks with disentangled encodings do not compose", ("encodings", "superposition"), encodings_figure,
         encodings_caption,
     ),
     FigureSpec(
-        "conventions", "Paper's conventions against the published scripts'", ("encodings", "depth"),
+        "conventions", "Conventions in the paper and in the published scripts", ("encodings", "depth"),
         conventions_figure, conventions_caption,
     ),
 )  # fmt: skip

@@ -62,13 +62,13 @@ def decoders(preset: Any) -> Iterator[LabelledSpec]:
 
 def _low_rank(preset: Any, arms: tuple[str, ...]) -> Iterator[LabelledSpec]:
     for arm in arms:
-        spec = penalised_spec(preset, arm, size=preset.penalty_other_size)  # the other decoders' grid
+        spec = penalised_spec(preset, arm, size=preset.penalty_other_size)  # the same grid as the other decoders
         remedy = {NONE: NO_REMEDY, BOTH: "both penalties"}.get(arm, f"{ARMS[arm]} penalty")
         yield _labelled("penalties", spec, "low-rank", NO_DEPTH, remedy)
 
 
 def learnt(run: Run) -> bool:
-    """Whether a network learnt its training data, by the criterion of `samples`."""
+    """Return whether a network learnt its training data, by the criterion in `samples`."""
     fit = training_fit(Batch([run], torch.device("cpu")))
     return bool(samples.learnt(xarray.Dataset({name: ("network", value) for name, value in fit.items()})).all())
 

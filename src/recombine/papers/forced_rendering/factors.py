@@ -78,11 +78,11 @@ class Settings(Common):
     factors_values: Several = (4, 4, 6)
     """Numbers of values of intensity, size and orientation."""
     factors_data: AnyNumber = (20, 80, 320)
-    """Numbers of training combinations, in addition to all kept ones."""
+    """Sizes of smaller training sets, used in addition to all kept combinations."""
     factors_width: Count = 64
     """Channels of the CNNs and token size of the coordinate MLPs."""
     factors_depth: Count = 3
-    """Depth of the networks."""
+    """Depth of all networks in the factors study."""
     factors_channels: Count = 8
     """Hidden channels of low-rank decoders; the two channels used for two factors are too few for five."""
     factors_steps: Count = 6000
@@ -92,7 +92,7 @@ class Settings(Common):
     factors_lr: Positive = 1e-3
     """Learning rate."""
     factors_seeds: Seeds = 40
-    """Seeds of the factors study."""
+    """Number of seeds in the factors study."""
     factors_searched: Count = 4
     """Number of networks per arm, and of pixels per network, for which products are counted."""
 
@@ -165,7 +165,7 @@ def _remedies(preset: Settings, count: int) -> Iterator[tuple[str, RunSpec]]:
     isolated = preset.bumps_task(count, isolated=True, mixing=ISOLATED_SHARE)
     low_rank = LowRank(channels=preset.factors_channels, depth=preset.factors_depth)
     coordinate = CoordinateMLP(width=preset.factors_width, depth=preset.factors_depth)
-    # With few channels, lower precision saves no time.
+    # With so few channels, lower precision saves no time.
     recipe = {"precision": "float32", "steps": preset.factors_low_rank_steps}
     penalties = {"entropy": ENTROPY_WEIGHT, "variance": VARIANCE_WEIGHT}
     yield CNN_ALONE, preset.factors_spec(cnn, task)

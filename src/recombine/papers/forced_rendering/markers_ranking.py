@@ -1,6 +1,6 @@
 """Ranking of all markers (metrics used to predict composition) by AUROC, and the record that `diagnose` reads.
 
-The sign of every marker is chosen from the data, since a marker is as good if composing networks have smaller values.
+The sign of every marker is chosen from the data, since smaller values can predict composition just as well.
 Networks trained on the whole grid are excluded.
 """
 
@@ -162,7 +162,7 @@ ADVICE = {
 def write_marker_auroc(results: Results, judgements: Iterable[Judgement], path: Path) -> None:
     """Write the file that a diagnosis reads (`diagnosis.result.packaged`), with advice according to the verdicts."""
     if STUDY not in results.studies:
-        raise InvalidValue("marker_auroc", str(path), f"left out for a folder without the study {STUDY}")
+        raise InvalidValue("marker_auroc", str(path), f"omitted if the folder has no results of the study {STUDY}")
     record = marker_auroc_record(results.dataset(STUDY), judgements)
     text = json.dumps(record, indent=1, ensure_ascii=False)
     rows = re.sub(r"\{\s+\"auroc\"[^}]*\}", lambda score: " ".join(score[0].split()), text)  # one line per metric

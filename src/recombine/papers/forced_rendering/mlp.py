@@ -4,8 +4,8 @@ MLPs of several depths and a CNN of the preset's depth are trained on bump and r
 
 With rate codes, MLPs do not learn their training data with the published recipe (128 neurons, raw pixel units, 3150
 steps). At N = 28, no linear read-out of 128 neurons reaches less than 0.057 times a blank image's error, so with a few
-silent neurons a network misses our criterion of 0.1. Our rate-coded MLPs have as many neurons as bump-coded ones
-(0.003), codes scaled to [−1, 1], four times the steps at half the learning rate, and float32 for fine code differences.
+silent neurons a network misses our criterion of 0.1. Our rate-coded MLPs have 256 neurons like bump-coded ones (0.003
+instead of 0.057), codes in [−1, 1], and four times the steps at half the rate, in float32 since nearby codes are close.
 
 The CNN of default depth is compared, seed by seed, with the MLP that has as many stages (a CNN of depth d has d + 1
 hidden stages, an MLP has d). Other depths are alternatives. Rate codes of the two differ in scale, but neither F nor

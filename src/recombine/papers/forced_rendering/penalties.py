@@ -43,7 +43,7 @@ UNIT, RAW, OTHER_SIZE = "unit vectors", "raw vectors", "unit vectors, another N"
 """Labels of `vectors`: the paper's convention, the published scripts', and the paper's at another image size. Without
 the variance penalty the first two are identical, and networks are stored under unit vectors."""
 ENTROPY_WEIGHT, VARIANCE_WEIGHT = 0.1, 0.01
-"""The authors' μ1 and μ2."""
+"""Penalty weights μ1 and μ2 used by the authors."""
 BAND = 0.5
 """Smallest band index at which an embedding counts as a band."""
 REACH = 3
@@ -94,7 +94,7 @@ def penalised_spec(preset: PenaltySettings, arm: str, vectors: str = "unit", siz
 
 
 class PenaltyStudy(Study[PenaltySettings]):
-    """Ablation of the two penalties."""
+    """Study that ablates the two penalties."""
 
     name: ClassVar[str] = "penalties"
     question: ClassVar[str] = "Do penalties on rendered embeddings make a network compose?"
@@ -183,9 +183,7 @@ def _statement(
     """Return a statement on a comparison under the paper's convention, with other conventions and comparisons."""
 
     def networks(data: Data, convention: str) -> Networks:
-        unit = (
-            (NONE, ENTROPY) if convention == RAW else ()
-        )  # without the variance penalty, raw vectors are unit vectors
+        unit = (NONE, ENTROPY) if convention == RAW else ()  # without the variance penalty, both are the same
         return lambda arm: data["penalties"].sel(arm=arm, vectors=UNIT if arm in unit else convention)
 
     def alternatives(data: Data) -> dict[str, Sample]:

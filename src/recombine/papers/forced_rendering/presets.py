@@ -59,7 +59,7 @@ class BumpPreset(WithDepth, WithLearningRate):
     width: Count = 64
     """Channels of the CNN."""
     samples: Count = 2000
-    """Training examples, drawn with replacement."""
+    """Number of training examples, drawn with replacement."""
     steps: Count = 3150
     """Optimiser steps on bumps or stripes (50 epochs of 63 steps in the paper)."""
 

@@ -189,7 +189,7 @@ def regimes_caption(result: xarray.Dataset) -> str:
     return (
         f"Kernel (cosine Gram matrix) of the outputs over the whole grid, {seed_count(result['schmidt_rank'])}. "
         "Effective number of Schmidt terms, weight in single-factor terms, and relative distance to the kernel of "
-        f"ideal bumps: {'; '.join(words)}. Dotted: ideal bumps in each arm's settings, whose distance is 0: {ideal}. "
+        f"ideal bumps: {'; '.join(words)}. Dotted: ideal bumps with each arm's settings (distance 0): {ideal}. "
         "A.4 calls one Schmidt term purely factorized, A.5 calls one N-factor term memorisation; the ideal kernel is "
         "both."
     )

@@ -78,7 +78,7 @@ def _curves(part: SubFigure, result: xarray.Dataset) -> None:
         ax.set(title=title, xlabel="angle (degrees)", xlim=(0, 360), xticks=QUARTERS)
         if len(labels) > 1:
             ax.legend(loc="upper right")
-    axes[0].set_ylim(bottom=0)  # after both panels, which share the axis
+    axes[0].set_ylim(bottom=0)  # set after drawing both panels, which share the axis
     axes[0].set_ylabel("MSE over that of blank")
 
 

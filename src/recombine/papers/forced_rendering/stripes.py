@@ -50,7 +50,7 @@ class StripeSettings(BumpPreset):
     bumps: Several = (0, 10, 50, 100, 200)
     """Numbers of bumps added to the stripes (Fig. 4b); all but 0 are also trained without stripes."""
     percents: Several = (1, 5, 20, 50)
-    """Bumps with and without stripes, as percentages of the kept combinations (Fig. 7b)."""
+    """Numbers of bumps with and without stripes, as percentages of the kept combinations (Fig. 7b)."""
 
     variants: ClassVar[Mapping[str, Any]] = {"quick": {"bumps": (0, 10, 30), "percents": (5,)}}
 
@@ -364,7 +364,7 @@ def percents_caption(result: xarray.Dataset) -> str:
     return (
         f"(a) Every stripe of the training set. (b) The first seed's outputs at {result.sizes['sample']} held-out "
         "places after training on stripes and p % of the kept bumps. Held-out error over blank, mean over the "
-        f"{panels.seed_count(over[0])} that all arms share: {errors}. Held-out bumps in place, with and without "
+        f"{panels.seed_count(over[0])} that all conditions share: {errors}. Held-out bumps in place, with and without "
         f"stripes: {places}."
     )
 

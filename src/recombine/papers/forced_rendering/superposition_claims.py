@@ -234,8 +234,8 @@ def superposition_words(result: xarray.Dataset) -> str:
         f"{superposed(networks).mean().item():.2f}, {seed_count(networks['matched'])}), and the true images {truth}. "
         f"(e) The binary kernel, overlap of pixels above {SHOWN_THRESHOLD:g} of a bump's height, and cosine similarity "
         "between held-out and kept outputs. Right: how much better the smoothed binary (OR) kernel correlates with the "
-        "overlap in the interior than product and radial kernels do, by threshold; at "
-        f"{SHOWN_THRESHOLD:g}: {shown}; for cosine similarity {cosine}."
+        "overlap in the interior than product and radial kernels do, by threshold (at "
+        f"{SHOWN_THRESHOLD:g}: {shown}; for cosine similarity: {cosine})."
     )
 
 

@@ -76,7 +76,7 @@ class ThresholdStudy(Study[Settings]):
     def more(self, preset: Settings, runs: Mapping[str, Run]) -> list[RunSpec]:
         specs = {spec.digest: spec for cell in self.cells(preset) for spec in cell.planned(runs)}
         new = (spec for key, spec in specs.items() if key not in runs)
-        # Networks of the same size and similar training length train together most efficiently.
+        # Training together is most efficient for networks of the same size and similar training length.
         return sorted(new, key=lambda spec: (spec.task.image_shape[0], spec.total_steps, spec.seed))
 
     def trials(self, preset: Settings, device: torch.device, runs: Mapping[str, Run]) -> Trials[Settings]:

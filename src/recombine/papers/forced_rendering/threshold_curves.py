@@ -99,7 +99,7 @@ class Threshold:
 
     outcome: Outcome
     draws: Floats
-    """Resampled thresholds; infinite or 0 outside the range that counts."""
+    """Resampled thresholds; infinite above and 0 below the range that counts."""
     value: float = np.nan
     low: float = np.nan
     high: float = np.nan

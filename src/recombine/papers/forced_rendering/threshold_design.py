@@ -70,7 +70,7 @@ LITERAL = Protocol("kept", "integer", "steps", "paper")
 """Protocol that takes the paper's text literally, with bumps outside the hold-out and accuracy inside."""
 CHOICES = product(("whole", "kept"), ("integer", "real"), ("steps", "epochs"))
 PROTOCOLS = (PRIMARY, LITERAL, *(Protocol(*choices, "small") for choices in CHOICES))
-"""The paper's network under two protocols, then a small one under all eight."""
+"""The paper's network under two protocols, then a small network under all eight."""
 SPELT = {
     "whole": "whole grid", "kept": "kept only", "integer": "integer", "real": "real", "steps": "fixed steps",
     "epochs": "fixed epochs", "paper": "paper's network", "small": "small network",

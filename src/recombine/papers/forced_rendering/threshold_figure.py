@@ -63,7 +63,7 @@ def family_legend() -> list[Line2D]:
 
 
 def bars(value: ArrayLike, low: ArrayLike, high: ArrayLike) -> np.ndarray:
-    """Return the lengths of the bars below and above a value; an open end runs far off the panel."""
+    """Return the lengths of the bars below and above a value; unbounded ones run far off the panel."""
     value, low, high = (np.asarray(part, dtype=float) for part in (value, low, high))
     return np.clip([value - low, high - value], 0, FAR)
 
@@ -122,7 +122,7 @@ def threshold_panel(ax: Axes, result: xarray.Dataset, *, legend: bool = True) ->
 
 
 def _draw_thresholds(ax: Axes, here: xarray.Dataset, x: np.ndarray, style: dict[str, Any]) -> None:
-    """Draw one protocol's thresholds, with arrows at the largest set where there is none."""
+    """Draw one protocol's thresholds, with arrows at the largest set where none was found."""
     value = here["threshold"].values
     if np.isfinite(value).any():
         ax.errorbar(x, value, yerr=bars(value, here["threshold_low"], here["threshold_high"]), **style)
@@ -192,7 +192,7 @@ def threshold_figure(result: xarray.Dataset) -> Figure:
     """Draw thresholds against N, the curves from which the paper's network's follow, and all exponents."""
     protocols = result["protocol"].values
     known = result["threshold"].sel(family=BUMPS).notnull().any("size").values
-    first = str(protocols[int(np.argmax(known))])  # the first with a threshold at any N, else the first
+    first = str(protocols[int(np.argmax(known))])  # the first protocol with a threshold at any N, else the first
     shown = list(dict.fromkeys([first, *(name for name in protocols if name == str(LITERAL))]))
     with styled():
         figure, axes = pyplot.subplots(
@@ -219,7 +219,7 @@ def threshold_caption(result: xarray.Dataset) -> str:
     counts = " to ".join(dict.fromkeys(str(int(count)) for count in (first["networks"].min(), first["networks"].max())))
     sentences = [
         f"(a) Smallest training set with which networks reach {100 * attributes['target']:.0f} % coordinate accuracy, "
-        f"for images of {', '.join(str(size) for size in sizes)} pixels a side (N). Bold: the paper's network (width "
+        f"for images of {', '.join(str(size) for size in sizes)} pixels per side (N). Bold: the paper's network (width "
         f"{attributes['width']}, depth {attributes['depth']}, {attributes['steps']} steps); thin: a small network. "
         "Filled: bumps alone; open: all 2N stripes and as many bumps as needed. "
         f"Bars are {100 * attributes['confidence']:.0f} % bootstrap intervals ({attributes['resamples']} resamples); "

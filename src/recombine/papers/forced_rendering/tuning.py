@@ -61,7 +61,7 @@ class TuningStudy(Study[StripeSettings]):
 
 
 def _shown_stages(depth: int) -> list[str]:
-    """Return up to four stages from the first to the last hidden one."""
+    """Return up to four hidden stages, from the first to the last."""
     return [f"layer{k}" for k in sorted({round(k) for k in np.linspace(0, depth, SHOWN_STAGES)})]
 
 
