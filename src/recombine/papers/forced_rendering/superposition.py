@@ -6,7 +6,7 @@ bumps or an MLP. All quantities are measured in the interior of the hold-out unl
 - `matched`, `mismatched`: variance explained by the best non-negative combination of training images that share x or
   y, and of the same number that share neither; `own_…`: the same with the network's outputs as images; `truth`,
   `beyond_truth`: variance explained by the true image, and additionally by matching images;
-- `memorised`, `averaged`: variance explained by equally weighted matching outputs, and by D(x̄) + D(ȳ); `…_null`: chance;
+- `memorised`, `averaged`: variance explained by equal-weight matching outputs and by D(x̄) + D(ȳ); `…_null`: chance;
 - `kernel_or`, `kernel_product`, `kernel_radial`, `kernel_sum`: correlation between a family of kernels and each of the
   `SIMILARITIES` of held-out and kept outputs; `kernel_p`: p-value of `or` against shifted kernels (cosine only);
 - `block_contrast`: block contrast for each of the `CONTRASTS`;
