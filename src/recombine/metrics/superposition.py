@@ -8,8 +8,7 @@ Signals are outputs minus the background, S = D − background. For a held-out c
   paper);
 - `memorised`: Σ S(x, y′) + Σ S(x′, y) over the kept (not held-out) combinations that share x or y.
 
-For n factors there is one term per factor: with all other factors averaged, or over kept combinations that share its
-value.
+For n factors there is one term per factor: with all others averaged, or summed over kept combinations that share it.
 
 The fraction of variance that a prediction P explains is 1 − Σ(S − a P)² / Σ S² over all held-out points and pixels, at
 the best scale a ≥ 0, after subtracting the means over points from S and P. For comparison, we compute the fractions

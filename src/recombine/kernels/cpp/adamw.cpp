@@ -1,4 +1,4 @@
-// AdamW for one member in one pass over memory, with the formula of torch.optim.AdamW. The shares 1 - beta are computed
+// AdamW for one member in one pass over memory, using the formula of torch.optim.AdamW. The factors 1 - beta are computed
 // by the caller in double precision, since float32 would lose digits.
 #include <cmath>
 
