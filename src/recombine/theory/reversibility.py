@@ -21,8 +21,8 @@ is left out are (P_FF)⁻¹ (P v)_F, without refitting. The other family average
 scaled using all points, but not their factor values.
 
 Known answers: rotations and invertible coupling layers change nothing. Averaging over a factor gives it recovery 0 and
-local loss 1, without affecting the others. Saturation over half of a factor's range gives local loss ½ and R² 7/8. A projection onto x + y gives both
-factors R² ½, and reduces the rank from 2 to 1.
+local loss 1, without affecting others. Saturation over half of a factor's range gives local loss ½ and R² 7/8. A
+projection onto x + y gives both factors R² ½, and reduces the rank from 2 to 1.
 """
 
 from __future__ import annotations

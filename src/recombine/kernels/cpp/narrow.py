@@ -1,4 +1,4 @@
-"""Convolutions with few channels on the compiled kernels."""
+"""Convolutions with few channels, using the compiled kernels."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from recombine.kernels.cpp.chunks import by_chunks, chunks_of
 
 
 class NarrowConvolution(torch.autograd.Function):
-    """Convolve images `(batch, in, y, x)` with weights `(out, in, 3, 3)` and a bias, padding 1, in float32."""
+    """Convolve images `(batch, in, y, x)` with weights `(out, in, 3, 3)` and a bias, with padding 1, in float32."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, w: Tensor, bias: Tensor) -> Tensor:

@@ -1,5 +1,5 @@
-// The whole decoder: a matrix that maps the code to `first` × `first` pixels, transposed convolutions, and a convolution
-// to one channel. Threads run chunks of images through the whole network; sums over images are stored per chunk and
+// The whole decoder: a matrix from the code to `first` × `first` pixels, transposed convolutions, and a convolution to
+// one channel. Threads run chunks of images through the whole network; sums over images are stored per chunk and
 // added in order, so that results do not depend on the number of threads.
 //
 // Parameters and their gradients are stored in one vector, in torch's order:

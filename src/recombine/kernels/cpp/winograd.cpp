@@ -1,7 +1,7 @@
 // Same-size convolution with Winograd's F(4 × 4, 3 × 3) (Lavin & Gray 2016), which needs a quarter of the products.
 //
-// A tile of 4 × 4 outputs depends on 6 × 6 inputs d: Aᵀ [ Σ over channels of (G g Gᵀ) ∘ (Bᵀ d B) ] A. Tiles are processed
-// in blocks whose intermediate results fit into the cache. Tiles may extend beyond the bottom and right of an image,
+// A tile of 4 × 4 outputs depends on 6 × 6 inputs d: Aᵀ [ Σ over channels of (G g Gᵀ) ∘ (Bᵀ d B) ] A. Tiles are done in
+// blocks whose intermediate results fit into the cache. Tiles may extend beyond the bottom and right of an image,
 // where they read zeros and write nothing. Kernels and their gradients are transformed to (36, in, out).
 #include <algorithm>
 #include <vector>
@@ -246,6 +246,6 @@ void winograd_kernel_gradient(const float* u, float* taps, long size) {
         Vector all[PLACES], g[9];
         UNROLL for (long k = 0; k < PLACES; ++k) all[k] = load(u + k * size + at);
         both_ways<REACH, 3, narrow>(all, g);
-        for (long k = 0; k < 9; ++k) store(taps + k * size + at, g[8 - k]);  // the forward pass uses the mirrored kernel
+        for (long k = 0; k < 9; ++k) store(taps + k * size + at, g[8 - k]);  // the forward pass mirrors it
     }
 }
