@@ -44,7 +44,7 @@ T = TypeVar("T")
         "linear_factorization", "R² at held-out points of coordinates that are each predicted from one factor, "
         "after the best linear map", "Eq. 24",
     ),
-    Column("linear_factorization_p", "its p-value from permuted combinations (at least 0.05)", "Eq. 24"),
+    Column("linear_factorization_p", "p-value of the linear test, by permuting combinations (at least 0.05)", "Eq. 24"),
     needs=(Need.SEVERAL_FACTORS,),
     thorough=True,
 )  # fmt: skip
@@ -55,10 +55,10 @@ def evaluate_linear_factorization(stage: Stage) -> dict[str, Tensor]:
 @stage_metric(
     "nonlinear_factorization",
     Column(
-        "nonlinear_factorization", "the same after an invertible flow, or the R² after inverting the flow if lower",
+        "nonlinear_factorization", "the same R² after an invertible flow, or after inverting the flow if that is lower",
         "Eq. 25–27",
     ),
-    Column("nonlinear_factorization_p", "its p-value; NaN if the score is below 0.9", "Eq. 25–27"),
+    Column("nonlinear_factorization_p", "p-value of the nonlinear test; NaN if the score is below 0.9", "Eq. 25–27"),
     needs=(Need.SEVERAL_FACTORS,),
     thorough=True,
 )  # fmt: skip
@@ -172,7 +172,7 @@ def evaluate_factor_recovery_held_out(stage: Stage) -> dict[str, Tensor]:
     "reversibility",
     Column("jacobian_rank", "number of directions in which the factors move the stage, mean over points", "A.3"),
     Column(
-        "local_loss", "fraction of points where a factor moves the stage only as other factors do", "A.3", ("factor",)
+        "local_loss", "fraction of points where a factor adds no independent direction to the stage", "A.3", ("factor",)
     ),
     needs=(Need.METRIC,),
     in_studies=False,

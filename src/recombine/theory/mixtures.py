@@ -91,8 +91,7 @@ def mixture_rank(
     largest: int = 8,
     restarts: int = RESTARTS,
 ) -> Int[Tensor, "*batch"]:
-    """Return the smallest number of products whose mixture is within ε of a distribution (Eq. 20); −1 if above
-    `largest`.
+    """Smallest number of products whose mixture is within ε of a distribution (Eq. 20); −1 if above `largest`.
 
     >>> mixture_rank(torch.eye(3).flatten() / 3, (3, 3), 0.01).item()
     3

@@ -152,8 +152,7 @@ def _read_code(task: Task, codes: Tensor) -> Tensor:
 
 
 def scores(evaluation: Evaluation) -> dict[str, float]:
-    """Return mean error, error relative to a blank output, and accuracy on kept (`id`) and held-out (`ood`)
-    combinations.
+    """Return mean error, error relative to blank outputs, and accuracy on kept (`id`) and held-out (`ood`) points.
 
     Parameters
     ----------

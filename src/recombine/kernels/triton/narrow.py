@@ -54,7 +54,7 @@ def _weights(
     x, z, part, images, height, width,
     CI: tl.constexpr, CO: tl.constexpr, WIDE: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """Compute a partial sum over pixels of gradient · input, for one input channel and all nine taps. A tenth tap, whose
+    """Compute a partial sum over pixels of gradient · input, for an input channel and all nine taps. A tenth tap, whose
     input is 1, sums the gradient itself, which gives the bias gradient."""
     channel, split, member, size = tl.program_id(0), tl.program_id(1), tl.program_id(2).to(tl.int64), height * width
     out, tap = tl.arange(0, WIDE), tl.arange(0, 16)

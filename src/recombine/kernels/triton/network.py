@@ -15,8 +15,8 @@ MAX_CHANNELS = 64
 
 
 def takes(shapes: Shapes, batch: int, dtype: torch.dtype) -> bool:
-    """Return whether the kernels support a network and are faster for it. This requires bfloat16, a power-of-two channel
-    count that tensor cores can tile, and few enough pixels per member (with borders) for 32-bit offsets."""
+    """Return whether the kernels support a network and are faster for it. This requires bfloat16, a power-of-two
+    channel count that tensor cores can tile, and few enough pixels per member (with borders) for 32-bit offsets."""
     network = NetworkShape.of(shapes)
     channels, pixels = network.channels, batch * (network.size + 2) ** 2
     tiled = 16 <= channels <= MAX_CHANNELS and channels & (channels - 1) == 0

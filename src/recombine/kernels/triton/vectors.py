@@ -118,8 +118,8 @@ def _packed(parameters: Tensor) -> Tensor:
 
 
 class ScaledUnits(torch.autograd.Function):
-    """Scale vectors to unit norm, then by their strengths (unless None); also return each member's sum of variances over
-    pixels of the unit vectors or the raw ones."""
+    """Scale vectors to unit norm, then by their strengths (unless None); also return each member's sum of variances
+    over pixels of the unit vectors or the raw ones."""
 
     @staticmethod
     def forward(ctx: Any, vectors: Tensor, strengths: Tensor | None, unit: bool) -> tuple[Tensor, Tensor]:
