@@ -148,7 +148,7 @@ def normalised(kernel: Float[Tensor, "*member row column"]) -> Float[Tensor, "*m
 
 
 def correlation(first: Float[Tensor, "*member row column"], second: Float[Tensor, "row column"]) -> Tensor:
-    """Pearson correlation of all entries; 0 if one of the kernels is constant."""
+    """Pearson correlation over all entries; 0 if either kernel is constant."""
     a = first.flatten(-2) - first.flatten(-2).mean(dim=-1, keepdim=True)
     b = second.flatten() - second.mean()
     scale = a.norm(dim=-1) * b.norm()
@@ -244,7 +244,7 @@ def family_kernels(
     columns: Float[Tensor, "column factor"],
     widths: Sequence[float] = FAMILY_WIDTHS,
 ) -> Float[Tensor, "candidate row column"]:
-    """A family's kernels between points, for each width of the first profile, then of the second.
+    """Return a family's kernels between points, for each width of the first profile, then of the second.
 
     >>> here, there = torch.tensor([[0.0, 0.0]]), torch.tensor([[0.0, 9.0], [9.0, 9.0]])
     >>> family_kernels("or", here, there, [0.35])[0].tolist()
@@ -296,7 +296,7 @@ def kernel_families(
 
 
 def _halves(places: Tensor, shape: tuple[int, ...]) -> list[Tensor]:
-    """Indices of the columns in each half."""
+    """Return the indices of the columns in each half."""
     middle = torch.tensor([(count - 1) / 2 for count in shape], device=places.device)
     parity = (places > middle).sum(dim=-1) % 2
     halves = [torch.nonzero(parity == half).flatten() for half in range(2)]
@@ -308,12 +308,12 @@ def _halves(places: Tensor, shape: tuple[int, ...]) -> list[Tensor]:
 
 
 def _unit(kernel: Tensor, standardised: bool) -> Tensor:
-    """All entries as one vector of mean 0 and norm 1 (or 0, if constant), optionally with standardised rows."""
+    """Flatten all entries to a vector of mean 0 and norm 1 (or 0 if constant), optionally after standardising rows."""
     return _centred((_centred(kernel) if standardised else kernel).flatten(-2))
 
 
 def _centred(values: Tensor) -> Tensor:
-    """Rows with mean 0 and norm 1; zeros if they are constant up to rounding."""
+    """Scale rows to mean 0 and norm 1, or to zeros if they are constant up to rounding."""
     centred = values - values.mean(dim=-1, keepdim=True)
     length = centred.norm(dim=-1, keepdim=True)
     varies = length > ROUNDING * values.norm(dim=-1, keepdim=True)

@@ -2,7 +2,7 @@
 
 Conventions: `fit` and `score` are separate. The paper fits and scores ordinary least squares on the same grid. With
 more features than points, that score is near 1 for any stage, even a random one. The held-out probe is a ridge
-regression, fitted to kept combinations and scored on held-out ones.
+regression, fitted to kept (not held-out) combinations and scored on held-out ones.
 
 R² = 1 − Σ(v − v̂)² / Σ(v − v̄)² for each factor, with the mean v̄ over the scored points; it can be negative, and is NaN
 for a factor that does not vary among the scored points.

@@ -170,12 +170,12 @@ class StageMetrics(dict[str, StageMetric]):
     def register(self, metric: StageMetric) -> None:
         """Add a metric. Its name and column names must not be in use already."""
         if metric.name in self:
-            raise InvalidValue("metric", metric.name, "a name that is not taken yet")
+            raise InvalidValue("metric", metric.name, "a name that is not in use yet")
         taken = self.columns()
         taken_in_studies = {column.study_name for other in self.in_studies() for column in other.columns}
         for column in metric.columns:
             if not column.name.isidentifier() or column.name in taken:
-                raise InvalidValue("column", column.name, "a name of letters and underscores that is not taken yet")
+                raise InvalidValue("column", column.name, "an identifier that is not in use yet")
             if metric.in_studies and column.study_name in taken_in_studies:
                 raise InvalidValue("column.study", column.study_name, "a name that no other metric uses in studies")
         self[metric.name] = metric

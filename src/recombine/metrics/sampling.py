@@ -19,8 +19,8 @@ at random points and everything else on `PARTS` random sub-grids, drawn independ
 has no held-out points, the metrics that need them are measured on sub-grids redrawn until they have some. Means over
 held-out points remain unbiased; means over kept points are biased towards the hold-out, which their standard error does
 not show (on 8 × 8 × 8 points with a corner of 3 × 3 × 3 held out, 95 % intervals of factorization cover the truth in 95
-% of draws for held-out points and in 84 % for kept ones). If the data lack combinations, metrics that need a grid are
-measured on a sub-grid without gaps.
+% of draws for held-out and 84 % for kept points). If the data lack combinations, metrics that need a grid are measured
+on a sub-grid without gaps.
 
 Known answers: sampling all points gives the exact mean with error 0; over repeated draws, about 95 % of the 95 %
 intervals contain the true mean.
@@ -335,7 +335,7 @@ def plan_of(
 
 
 def _plan_without_gaps(grid: FactorGrid, held_out: Tensor, present: Tensor, budget: int, seed: int) -> Plan:
-    """Return a plan for a sub-grid without gaps, indexed in the whole grid; output errors use all points present."""
+    """Return a plan for a sub-grid without gaps, indexed in the whole grid; output errors may use any point present."""
     core = gap_free_sub_grid(grid, present)
     inside = held_out[core.indices]
     if bool(inside.all()):
@@ -374,7 +374,7 @@ def _sub_grid_parts(grid: FactorGrid, held_out: Tensor, points: int, seed: int) 
         return parts, [NO_HELD_OUT]
     note = (
         f"metrics that need held-out points are measured on {PARTS} sub-grids redrawn until they have some; those that "
-        "compare held-out with kept points may be off by more than ± says"
+        "compare held-out with kept points may deviate by more than ± indicates"
     )
     return [*parts, *others], [note]
 

@@ -78,7 +78,7 @@ PATIENCE = 3
 def averaged_codes(
     codes: Float[Tensor, "point code"], sizes: Sequence[int], training: Float[Tensor, "row code"]
 ) -> list[Float[Tensor, "point code"]]:
-    """For each factor, the codes with every other factor's code replaced by its mean over the training data.
+    """For each factor, return the codes with every other factor's code replaced by its mean over the training data.
 
     `sizes` are the lengths of the factors' codes.
 
@@ -345,7 +345,7 @@ def _pivoted(gram: Tensor, targets: Tensor) -> Tensor:
 
 
 def _last(wrong: Bool[Tensor, "problem column"]) -> Bool[Tensor, "problem column"]:
-    """The last true column of each row."""
+    """Mask of the last true column in each row."""
     later = wrong.flip(-1).cumsum(dim=-1).flip(-1)
     return wrong & (later == 1)
 

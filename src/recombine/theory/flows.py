@@ -5,11 +5,11 @@ half of the coordinates by functions of the other half. Scales are e^(b·tanh), 
 the inverse is exact and as cheap as the map. A new flow is the identity. All members start from the same random
 numbers, so the result of a member does not depend on the others in its batch.
 
-The loss, at kept points, is the sum of two fractions of variance. The first is the variance that remains unexplained
-when each coordinate, after the best linear separation (`separation`), is predicted from its factor; the separation and
-the blocks are updated every few steps. A flow could lower this term by squashing what it cannot explain, so that it is
-barely invertible. The second term is therefore the variance of the activations that is lost when every coordinate is
-replaced by its mean given its factor and mapped back. Both are ratios, so shrinking gains nothing.
+The loss, at kept (not held-out) points, is the sum of two fractions of variance. The first is the variance that remains
+unexplained when each coordinate, after the best linear separation (`separation`), is predicted from its factor; the
+separation and the blocks are updated every few steps. A flow could lower this term by squashing what it cannot explain,
+so that it is barely invertible. The second term is therefore the variance of the activations that is lost when every
+coordinate is replaced by its mean given its factor and mapped back. Both are ratios, so shrinking gains nothing.
 
 Some of the kept points are used for early stopping: each member keeps the map that predicted them best, and leaves the
 batch once it has not improved for some time. Held-out points are never used.

@@ -56,7 +56,7 @@ class SumOfProducts:
 
     @property
     def values(self) -> Float[Tensor, "*batch point"]:
-        """The sum at every point of the grid."""
+        """Return the sum at every point of the grid."""
         return (khatri_rao(self.factors) * self.weights[..., None, :]).sum(dim=-1)
 
 

@@ -6,8 +6,8 @@ All metrics are functions of a Gram matrix over the grid's points (`projections.
 rotations, shifts and scale, and 50 000 features cost one matrix product.
 
 Uniform factor values have a product distribution. Its image in a stage is a product over blocks of coordinates, one per
-factor, if features are sums of single-factor functions: projections onto main effects are then independent and
-complete. The functional ANOVA of the features over the grid finds the blocks:
+factor, if features are sums of single-factor functions: projections onto main effects are then independent. The
+functional ANOVA of the features over the grid finds the blocks:
 
 - `additivity`: fraction of the variance of all features in main effects, 1 if the stage is a sum of blocks. (PF_Coeff
   squares the kernels of the same terms, so strong directions count more. `recombine.metrics.neuron_tuning` gives these
@@ -23,8 +23,7 @@ measures how wide the hole is and whether anything else lies in it:
 
 - `openness`: the distance from a held-out point's activation to the nearest kept one, relative to the shortest distance
   to a kept point in factor space, where a step along factor i has length u_i, the median distance between activations
-  of neighbouring kept points. At 1, the hole is as wide as in factor space; at 0, held-out points are mapped onto kept
-  ones.
+  of neighbouring kept points. At 1, the hole is as wide as in factor space; at 0, held-out points lie on kept ones.
 - `misplaced`: whether the activation lies within half a step (the smallest non-zero u_i) of that of a distant kept
   point, which is more than twice as far away in factor space as the nearest kept point.
 
@@ -167,7 +166,7 @@ def _kept(held_out: Tensor) -> Tensor:
 
 
 def _places(shape: tuple[int, ...]) -> Tensor:
-    """Integer positions of all points."""
+    """Return the integer grid positions of all points."""
     return torch.cartesian_prod(*(torch.arange(count) for count in shape)).reshape(prod(shape), len(shape))
 
 

@@ -1,6 +1,6 @@
 """AdamW on `(member, parameter)` matrices, with a learning rate and weight decay per member.
 
-The formula is that of `torch.optim.AdamW`. Inactive members (finished or diverged) keep their state bit for bit,
+It uses the formula of `torch.optim.AdamW`. Inactive members (finished or diverged) keep their state bit for bit,
 regardless of their gradient. Nothing synchronises with the device, so a step can be captured in a CUDA graph.
 """
 

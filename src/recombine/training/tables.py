@@ -95,7 +95,7 @@ class DistinctExamples(NamedTuple):
 
     @property
     def row_bytes(self) -> int:
-        """Size of an example in bytes."""
+        """Size of one example in bytes."""
         return NUMBER_BYTES * (sum(self.task.code_sizes) + math.prod(self.task.image_shape))
 
     @property
