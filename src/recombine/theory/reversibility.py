@@ -11,8 +11,8 @@ score: noise features have an R² of about 0.
 R² = 1 − Σ (v − v̂)² / Σ (v − v̄)² is at most 1, and about 0 or less for a lost factor. A map that no decoder here can
 represent looks like a loss. The metric tensor does not depend on decoders and reveals local losses: `jacobian_rank` is
 the number of directions in which a stage moves at a point, `local_loss` the fraction of points where a factor moves it
-in no direction independent of the other factors. Unlike recovery, it does not reveal distant points that are mapped
-onto one another.
+in no direction independent of other factors. Unlike recovery, it misses distant points that are mapped onto one
+another.
 
 All decoders are functions of the Gram matrix of points. One family is kernel ridge regression with an unpenalised
 intercept: linear, and Gaussian with widths relative to the median distance between points. Ridges are relative to the
@@ -61,8 +61,8 @@ def factor_recovery(
 ) -> Float[Tensor, "*member factor"]:
     """Return the cross-validated R² with which each factor can be decoded from a stage.
 
-    Decoders are fitted to all points in the other folds and scored at the `scored` points (default: all). A factor with
-    a single value has NaN.
+    Decoders are fitted to all points in the other folds and scored at the `scored` points (default: all). The result is
+    NaN for a factor with a single value.
 
     >>> x, y = torch.meshgrid(torch.arange(8.0), torch.arange(8.0), indexing="ij")
     >>> points = torch.stack([x.flatten(), y.flatten()], dim=1)

@@ -19,9 +19,7 @@ class NarrowConvolution(torch.autograd.Function):
     def forward(ctx: Any, x: Tensor, w: Tensor, bias: Tensor) -> Tensor:
         x, w, bias = (_packed(part) for part in (x, w, bias))
         if w.shape[1:] != (x.shape[1], 3, 3) or bias.shape != w.shape[:1]:
-            raise ValueError(
-                f"weights {tuple(w.shape)} and bias {tuple(bias.shape)} do not fit images {tuple(x.shape)}"
-            )
+            raise ValueError(f"weights {tuple(w.shape)} and bias {tuple(bias.shape)} do not fit {tuple(x.shape)}")
         y, sizes = x.new_empty(len(x), len(w), *x.shape[2:]), _sizes(x, w)
         addresses = [part.data_ptr() for part in (x, w, bias, y)]
         by_chunks(len(x), lambda first, last, _: call("narrow", *addresses, *sizes, first, last))
