@@ -1,4 +1,4 @@
-"""Fully connected decoder: `depth` ReLU layers, then linear to all pixels. Stages: `layer1` … and `output`."""
+"""Fully connected decoder: `depth` ReLU layers, then a linear map to all pixels. Stages: `layer1` … and `output`."""
 
 from __future__ import annotations
 
