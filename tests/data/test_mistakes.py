@@ -136,7 +136,7 @@ FILES = {
     "ragged CSV": (lambda d: text(d / "f", "file,x\na.png,1\nb.png\n"), "2 values, as in the header"),
     "CSV with a gap": (lambda d: text(d / "f", "file,x,y\na.png,1,1\nb.png,,2\n"), "all numbers or all strings (row 1"),
     "CSV of numbers and texts": (lambda d: text(d / "f", "file,x\na.png,1\nb.png,one\n"), "all numbers or all strings"),
-    "CSV that leads out": (lambda d: text(d / "f", "file,x\n../a.png,1\n"), "inside the folder of the CSV"),
+    "CSV that leads out": (lambda d: text(d / "f", "file,x\n../a.png,1\n"), "in the CSV's folder"),
     "missing picture": (lambda d: with_picture(picture_folder(d / "f"), 5, None), "a readable file"),
     "truncated picture": (
         lambda d: with_picture(picture_folder(d / "f"), 5, png(images()[5])[:70]), "a valid PNG or JPEG"),
