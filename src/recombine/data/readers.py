@@ -344,8 +344,7 @@ def _decoded(path: Path, row: int) -> np.ndarray:
 def read_labels(path: Path) -> tuple[list[str], dict[str, np.ndarray]]:
     """Return the file names and factor columns in a CSV, as written by any spreadsheet.
 
-    It may be in UTF-8 or UTF-16, with commas, semicolons, tabs or bars between values, and (unless the values are
-    separated by commas) decimal commas.
+    UTF-8 or UTF-16; separated by commas, semicolons, tabs or bars; decimal commas are read unless commas separate.
     """
     content = read_given(path, "data")
     wide = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
