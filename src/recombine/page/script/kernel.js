@@ -20,7 +20,7 @@ export class Arena {
   /** End of the memory used so far. */
   top = 8;
 
-  /** @param {number} count of floats @@returns {number} the address of the first */
+  /** @param {number} count of floats @returns {number} the address of the first */
   take(count) {
     const size = rounded(count);
     const k = this.free.findIndex(([start, end]) => end - start >= size);
@@ -38,7 +38,7 @@ export class Arena {
     return start;
   }
 
-  /** @param {number} start @@param {number} count the same as in `take` */
+  /** @param {number} start @param {number} count the same as in `take` */
   give(start, count) {
     const end = start + rounded(count);
     let k = this.free.findIndex((other) => other[0] > start);
