@@ -73,7 +73,7 @@ def test_the_box_fills_with_stripes_and_fails_without(shown, tmp_path):
         assert result["step"] == STEPS
         assert result["kept"] == 1
         assert result["heldOut"] >= PANEL.filled if stripes else result["heldOut"] <= PANEL.failed
-        words = "With stripes the box filled" if stripes else "Without stripes the box failed"
+        words = "With stripes, the decoder filled" if stripes else "Without stripes, the decoder failed to fill"
         until(page, f"() => document.getElementById('training-now').textContent.startsWith('{words}')")
     shares = [page.locator(f"#training-{kind} td").first.inner_text() for kind in ("without", "with")]
     assert int(shares[0].rstrip(" %")) <= 60 < 90 <= int(shares[1].rstrip(" %"))
