@@ -90,7 +90,7 @@ class Stage:
         """The metric tensor from finite differences, in double precision if single precision overflows."""
         if self.neighbours is not None:
             return self.neighbours
-        spacing = tuple(factor.spacing for factor in self.grid.factors)
+        spacing = [factor.spacing if factor.given is None else factor.values for factor in self.grid.factors]
         metric = finite_difference_metric(self.features, self.grid.shape, spacing)
         if bool(metric.isfinite().all()):
             return metric
