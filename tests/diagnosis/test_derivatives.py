@@ -165,3 +165,31 @@ def test_differences_use_the_values_of_unevenly_spaced_factors(points):
         np.testing.assert_allclose(inner.transpose(..., name), expected, rtol=1e-4)
         checked += inner.size
     assert checked
+
+
+def test_geometry_is_not_reported_where_no_metric_tensor_is_needed():
+    result = recombine.diagnose(Through(nn.Tanh()), GRID, encode="bump", geometry="exact", metrics=["effective_rank"])
+    assert "metric" not in result.attrs
+    assert "metric: " not in result.summary()
+
+
+def test_a_check_that_cannot_be_made_is_noted():
+    def encode(values):
+        if not torch.equal(values.detach().round(), values.detach()):
+            raise KeyError("integers only")
+        return values
+
+    result = diagnose(nn.Linear(2, 2), GRID, encode=encode)
+    assert result.attrs["metric"] == "exact"
+    assert any(note.startswith("derivatives were not checked") for note in result.notes)
+
+
+def test_running_out_of_memory_is_not_hidden():
+    class Greedy(nn.Module):
+        def forward(self, values):
+            if len(values) == 1:
+                raise torch.OutOfMemoryError("CUDA out of memory")
+            return values
+
+    with pytest.raises(torch.OutOfMemoryError):
+        diagnose(Greedy(), GRID)

@@ -90,9 +90,9 @@ class DiagnosisCallback:
     ) -> None:  # fmt: skip
         if every < 1:
             raise InvalidValue("every", every, "at least 1")
-        self.every, self.required = every, metrics
-        self.names = list(USUAL if metrics is None else metrics)
-        selected(self.names, False)  # fail now rather than after hours of training
+        self.every, self.required = every, [metrics] if isinstance(metrics, str) else metrics
+        self.names = list(USUAL if self.required is None else self.required)
+        selected(self.names, settings.get("thorough", False))  # fail now rather than after hours of training
         inspect.signature(diagnose).bind(None, grid, metrics=self.names, **settings)
         self.grid, self.log, self.prefix, self.settings = grid, log, prefix, settings
         self.calls = 0

@@ -15,7 +15,6 @@ from torch import Tensor, nn
 
 from recombine.diagnosis.result import OUTPUT_SCORES, Diagnosis, reserved_names
 from recombine.diagnosis.running import MIXED, ROWS_AT_ONCE, Geometry, Runner, exact_geometry, running
-from recombine.diagnosis.stages import OUTPUT
 from recombine.diagnosis.subject import Subject, TargetFunction, Trained
 from recombine.encodings import Encoding
 from recombine.errors import InvalidValue, listed
@@ -44,6 +43,7 @@ from recombine.metrics.sampling import (
     Estimate,
     Part,
     Plan,
+    Scope,
     averaged_profile,
     mean_estimate,
     plan_of,
@@ -149,17 +149,16 @@ def diagnose(
         if plan.points is not None and runner.rows.how == "whole":
             required = f"a whole grid without gaps: {MIXED}"
             raise InvalidValue("points" if plan.present is None else "data", len(plan.points), required)
-        setting = geometry if selection.metric_tensor else "differences"
-        geometries = [_geometry(setting, runner, part) for part in plan.parts]
-        used = next((own for own in geometries if own.metrics is None), geometries[0])
-        profiles, scores = [], []
-        for part, own in zip(plan.parts, geometries, strict=True):
-            profile, score = _measured(runner, part, None if used.metrics is None else own.metrics, selection)
-            profiles.append(profile)
-            scores.append(score)
-        profile, errors = averaged_profile(plan, profiles)
-        combined = _averaged_scores(scores) | errors | _sampled_errors(runner, plan)
-    return _dataset(subject, plan, profile, combined, used, [*plan.notes, *runner.notes])
+        computed = _geometry(geometry, runner, plan.parts, selection)
+        exact: Sequence[dict[str, Tensor] | None] = computed.metrics or [None] * len(plan.parts)
+        measured = [_measured(runner, part, own, selection) for part, own in zip(plan.parts, exact, strict=True)]
+        profiles, scores_of_parts = zip(*measured, strict=True)
+        profile, standard_errors = averaged_profile(plan, profiles, selection.stage_metrics)
+        scores = _averaged_scores(scores_of_parts) | standard_errors | _sampled_errors(runner, plan)
+    notes = [*plan.notes, *runner.notes, *computed.notes]
+    if "kernel_p" in scores and len(plan.parts) > 1:
+        notes.append("kernel_p is that of the first sub-grid with held-out points, not a mean")
+    return _dataset(subject, plan, profile, scores, computed, notes)
 
 
 # -- selection ---------------------------------------------------------------------------------------------------------
@@ -167,46 +166,55 @@ def diagnose(
 
 @dataclass(frozen=True)
 class Selection:
-    """The stage metrics to compute, by name, and whether the metric tensor, kernels and superposition are needed."""
+    """The stage metrics to compute, by name, and whether kernels and superposition are needed."""
 
     stage_metrics: list[str]
-    metric_tensor: bool = True
     kernels: bool = True
     superposition: bool = True
 
 
 def selected(names: Sequence[str] | None, thorough: bool | Collection[str]) -> Selection:
-    """What must be computed for variables of these names, or by default."""
+    """What must be computed for variables with these names, or by default."""
     if names is None:
         return Selection(usual_metrics(thorough))
+    if thorough:
+        raise InvalidValue("thorough", thorough, "omitted when metrics are named, which may be expensive ones")
     requested = {names} if isinstance(names, str) else set(names)
     known = {column.name: metric.name for metric in STAGE_METRICS.values() for column in metric.columns}
     scores = ("error", *OUTPUT_SCORES)
     if unknown := sorted(requested - {*known, *scores}):
         raise InvalidValue("metrics", unknown[0], f"one of {listed([*scores, *known])}")
     metrics = {known[name] for name in requested if name in known}
-    ordered = [name for name in STAGE_METRICS if name in metrics]
-    tensors = any(Need.METRIC in STAGE_METRICS[name].needs for name in ordered)
     kernels = bool(requested & {"kernel_agreement", "kernel_p"})
-    return Selection(ordered, tensors, kernels, "superposition" in requested)
+    return Selection([name for name in STAGE_METRICS if name in metrics], kernels, "superposition" in requested)
+
+
+def _needs(names: Sequence[str]) -> set[Need]:
+    """Everything that some of these stage metrics need."""
+    return {need for name in names for need in STAGE_METRICS[name].needs}
 
 
 # -- measurements on one part of the grid ------------------------------------------------------------------------------
 
 
-def _geometry(setting: str, runner: Runner, part: Part) -> Geometry:
-    """Exact metric tensors, or the reason why there are none, which the setting `exact` refuses."""
-    encoding = runner.subject.encoding
+def _geometry(setting: str, runner: Runner, parts: Sequence[Part], selection: Selection) -> Geometry:
+    """Exact metric tensors of all parts, or the reason for finite differences, if selected metrics need the tensor."""
+    encoding, grid = runner.subject.encoding, runner.subject.grid
+    if Need.METRIC not in _needs(selection.stage_metrics):
+        return Geometry(None)
     if setting == "differences":
-        return Geometry(None, "as requested")
-    if isinstance(encoding, Encoding) and not encoding.differentiable:
+        geometry = Geometry(None, "as requested")
+    elif isinstance(encoding, Encoding) and not encoding.differentiable:
         geometry = Geometry(None, f"since {encoding.kind} codes have no derivative")
     elif runner.rows.how == "whole":
         geometry = Geometry(None, f"since {MIXED}")
     else:
-        geometry = exact_geometry(runner, runner.values(part.grid.points))
+        geometry = exact_geometry(runner, [runner.values(part.grid.points) for part in parts])
     if setting == "exact" and geometry.metrics is None:
         raise InvalidValue("geometry", setting, f"auto or differences, {geometry.reason}")
+    if geometry.metrics is None and min(grid.shape) < 2:
+        required = f"a grid with at least 2 values per factor for finite differences ({geometry.reason})"
+        raise InvalidValue("grid", grid.shape, required)
     return geometry
 
 
@@ -216,31 +224,32 @@ def _measured(
     """The stage metrics and the scores of the outputs on one part of the grid."""
     subject, points = runner.subject, runner.values(part.grid.points)
     targets = subject.target_rows(part.indices)
-    neighbours = None
-    if part.indices is not None and min(subject.grid.shape) > 1:
+    names = part.metrics(selection.stage_metrics)
+    needs, neighbours = _needs(names), None
+    by_differences = Need.DIFFERENCES in needs or (Need.METRIC in needs and exact is None)
+    if by_differences and part.indices is not None and min(subject.grid.shape) > 1:
         neighbours = neighbour_metric(runner.reader, subject.grid, part.indices, runner.device, memory=runner.memory)
     stages = read_stages(
         runner.reader, points, part.grid, part.held_out,
-        exact=exact, targets=targets, neighbours=neighbours, memory=runner.memory,
+        exact=exact, targets=targets, neighbours=neighbours, is_whole=part.indices is None, memory=runner.memory,
     )  # fmt: skip
-    kept: dict[str, Tensor] = {}
+    outputs = torch.empty(0)
 
-    def measurable() -> Iterator[Stage]:
+    def checked() -> Iterator[Stage]:
+        nonlocal outputs
         for stage in stages:
             if not stage.features.shape[-1] or not bool(torch.isfinite(stage.features).all()):
                 field, value = ("encode", subject.encoding) if stage.name == INPUT else ("module", stage.name)
                 raise InvalidValue(field, value, "finite numbers, at least one, at every grid point")
-            if selection.metric_tensor and not bool(torch.isfinite(volume_element(stage.metric)).all()):
+            if Need.METRIC in needs and not bool(torch.isfinite(volume_element(stage.metric)).all()):
                 raise InvalidValue("module", stage.name, "a stage whose metric tensor is finite at every grid point")
-            if stage.name == OUTPUT:
-                kept[OUTPUT] = stage.features
+            outputs = stage.features  # the last stage is the output
             yield stage
 
-    profile = stage_profile(measurable(), part.metrics(selection.stage_metrics))
-    outputs = kept[OUTPUT]
+    profile = stage_profile(checked(), names)
     truth = None if targets is None else _shaped(targets, outputs)
     scores = {} if truth is None else _errors(outputs, truth, part)
-    if part.needing_holdout is not False and bool(part.held_out.any()):
+    if part.scope is not Scope.OTHERS and bool(part.held_out.any()):
         positions = torch.stack([own.position(points[:, k]) for k, own in enumerate(part.grid.factors)], dim=1)
         if selection.kernels:
             scores |= _kernels(outputs, positions, part)
@@ -250,11 +259,16 @@ def _measured(
 
 
 def _errors(outputs: Tensor, targets: Tensor, part: Part) -> dict[str, Any]:
-    """Squared errors at each point and averaged over kept and held-out points, also relative to the mean target's."""
+    """Squared errors at each point and, on a whole grid, averaged over kept and over held-out points.
+
+    Averages are also given relative to the error of the mean kept target.
+    """
     truth, mask = targets.cpu().double(), part.held_out
     error = squared_error(outputs.cpu().double(), truth)
-    constant = squared_error(truth[~mask].mean(dim=0).expand_as(truth), truth)
     scores: dict[str, Any] = {"error": (part.grid.names, error.reshape(part.grid.shape).numpy())}
+    if part.indices is not None:
+        return scores
+    constant = squared_error(truth[~mask].mean(dim=0).expand_as(truth), truth)
     regions = {"id": ~mask} | ({"ood": mask} if bool(mask.any()) else {})
     for region, points_in in regions.items():
         scores[f"{region}_error"] = ((), error[points_in].mean().item())
@@ -328,8 +342,8 @@ def _sampled_errors(runner: Runner, plan: Plan) -> dict[str, Any]:
         assert rows is not None
         return rows.cpu().double().flatten(1)
 
-    inside = subject.held_out[drawn]
-    kept = drawn[~inside]
+    is_held_out = subject.held_out[drawn]
+    kept = drawn[~is_held_out]
     sums = (target_rows(indices).sum(dim=0) for indices in chunks(kept, ROWS_AT_ONCE))
     mean = reduce(torch.add, sums) / len(kept)
     errors, constants = [], []
@@ -342,7 +356,7 @@ def _sampled_errors(runner: Runner, plan: Plan) -> dict[str, Any]:
     scores: dict[str, Any] = {}
     population = ~subject.held_out if plan.present is None else plan.present & ~subject.held_out
     is_sample = len(drawn) < int((population | subject.held_out).sum())
-    for region, here, mask in (("id", ~inside, population), ("ood", inside, subject.held_out)):
+    for region, here, mask in (("id", ~is_held_out, population), ("ood", is_held_out, subject.held_out)):
         if count := int(mask.sum()):
             estimates = {
                 f"{region}_error": mean_estimate(error[here], count),
@@ -366,12 +380,13 @@ def _dataset(
 ) -> Diagnosis:
     """The labelled Dataset; maps are those of the first part."""
     columns, grid, held_out = STAGE_METRICS.columns(), plan.parts[0].grid, plan.parts[0].held_out
-    method = {"metric": geometry.method, "metric_reason": geometry.reason}
     needing_metric = {
         column.name
         for metric in STAGE_METRICS.values() if Need.METRIC in metric.needs
         for column in metric.columns
     }  # fmt: skip
+    method = {"metric": geometry.method, "metric_reason": geometry.reason}
+    method = method if needing_metric & {*profile.columns} else {}
     variables = {}
     for name, values in profile.columns.items():
         dims, stacked = ("stage", *columns[name].dims), np.stack([value.cpu().numpy() for value in values])

@@ -146,8 +146,10 @@ def stage_labels(stages: list[str]) -> tuple[list[str], str]:
 
 
 def _annotate(figure: Figure, title: str, result: xarray.Dataset, prefix: str, width: float) -> None:
-    """Add a title that says how the metric was computed, and the notes below the panels."""
-    heading = "\n".join(textwrap.wrap(f"{title} · metric: {metric_method(result.attrs)}", int(width * CHARACTERS)))
+    """Add a title that says how the metric tensor was computed, if it was, and the notes below the panels."""
+    method = metric_method(result.attrs)
+    full = f"{title} · metric: {method}" if method else title
+    heading = "\n".join(textwrap.wrap(full, int(width * CHARACTERS)))
     figure.suptitle(_literal(heading), fontsize=10)
     notes = str(result.attrs.get("notes", "")).splitlines()
     if prefix:

@@ -27,7 +27,7 @@ FAILING = 0.5
 MARKER_AUROC = "marker_auroc.json"
 """File in a paper's package with AUROCs."""
 RECORD = "telling"
-"""Attribute that holds the record of AUROCs (`packaged`), as JSON; the name is that of stored results."""
+"""Attribute with the record of AUROCs and advice (`packaged`), as JSON; stored results use this name."""
 AUROC_MEANING = (
     "AUROC: how well the metric separates networks that compose from those that do not, on architectures that it was "
     "not selected on (0.5: chance, 1: perfectly); ↑ composing networks have higher values, ↓ lower; fall: its fall "
@@ -112,7 +112,7 @@ class Diagnosis(xarray.Dataset):
         known = packaged()
         names = {f"{name}{case}" for name in self.data_vars for case in self._cases(str(name))}
         scores = {name: score for name, score in known.get("numbers", {}).items() if name in names}
-        if not scores:
+        if not known:
             return self
         result = self.assign_attrs({RECORD: json.dumps({**known, "numbers": scores})})
         for name, score in scores.items():
@@ -182,7 +182,8 @@ class Diagnosis(xarray.Dataset):
         method = metric_method(self.attrs)
         lines += [f"metric: {method}"] if method else []
         lines += [f"outcome: {self.outcome}"] if self.outcome else []
-        lines += [AUROC_MEANING, f"AUROCs come from {record['networks']}"] if record else []
+        shown = any(_auroc(record, name) for name in record.get("numbers", {}))
+        lines += [AUROC_MEANING, f"AUROCs come from {record['networks']}"] if shown else []
         return [*lines, *self.advice, *(f"note: {note}" for note in self.notes)]
 
     def _cells(self, name: str, form: str, error_form: str, averaged: Sequence[Any] = ()) -> list[str]:
@@ -226,8 +227,8 @@ def packaged() -> dict[str, Any]:
 
 
 def _auroc(record: Mapping[str, Any], name: str) -> str:
-    """An AUROC with its direction, such as `0.62 ↓`; empty if it is not known."""
+    """An AUROC with its direction, such as `0.62 ↓`; empty if it is unknown or not above chance."""
     score = record.get("numbers", {}).get(name)
-    if score is None:
+    if score is None or score["auroc"] <= 0.5:
         return ""
     return f"{score['auroc']:.2f} {'fall ' if score['fall'] else ''}{'↑' if score['higher'] else '↓'}"

@@ -47,6 +47,7 @@ from recombine.metrics.stages import (
     FEWEST,
     Reader,
     Tap,
+    chunks,
     features,
     flat,
     metric_tensor,
@@ -71,6 +72,7 @@ STEPS = (1.0, 1 / 8, 1 / 64)
 """Relative step sizes; a derivative must agree at one of them, since a longer step may cross kinks or whole periods."""
 ROUNDING = 0.05
 """Largest relative rounding error at which one of the shorter steps is informative."""
+UNCHECKED = "derivatives were not checked by small steps, since the module does not run between grid points"
 EXACT, DIFFERENCES = "exact", "finite differences"
 MIXED = "outputs depend on other examples in the batch"
 
@@ -268,8 +270,10 @@ class Runner:
     @torch.no_grad()
     def outputs(self, inputs: Tensor) -> Tensor:
         """The `(row, feature)` outputs for encoded inputs."""
-        outputs = []
-        for part in inputs.split(1 if self.rows.how == "alone" else ROWS_AT_ONCE):
+        alone, outputs = self.rows.how == "alone", []
+        if len(inputs) == 1 and not alone:  # the module may drop the batch dimension of a single row
+            return self.outputs(inputs.expand(FEWEST, *inputs.shape[1:]))[:1]
+        for part in inputs.split(1) if alone else chunks(inputs, ROWS_AT_ONCE):
             if self.rows.seeded:
                 _seed(part.device)
             returned = self.stages.forward(part.clone())
@@ -305,11 +309,18 @@ def _row_treatment(stages: ModuleStages, five: Tensor, tolerance: float) -> Rows
 
 
 def _tried(reader: Reader, values: Tensor) -> dict[str, Tensor] | None:
-    """Activations, or None if the module cannot run such a batch."""
+    """Activations, or None if the module cannot run this batch."""
     try:
         return activations(reader, values)
-    except Exception:
+    except Exception as error:  # a user's module may raise anything
+        if _out_of_memory(error):
+            raise
         return None
+
+
+def _out_of_memory(error: Exception) -> bool:
+    """Whether memory ran out; on the CPU, torch raises a plain RuntimeError."""
+    return isinstance(error, (torch.OutOfMemoryError, MemoryError)) or "DefaultCPUAllocator" in str(error)
 
 
 def _constant(stage: Tensor) -> bool:
@@ -333,51 +344,58 @@ def _difference(before: dict[str, Tensor], after: dict[str, Tensor], tolerance: 
 
 @dataclass(frozen=True)
 class Geometry:
-    """Exact metric tensors by stage, or None with the reason: words that follow "finite differences, "."""
+    """Exact metric tensors by stage for each part of the grid, or None and why finite differences are used instead."""
 
-    metrics: dict[str, Tensor] | None
+    metrics: list[dict[str, Tensor]] | None
     reason: str = ""
+    notes: tuple[str, ...] = ()
 
     @property
     def method(self) -> str:
         return DIFFERENCES if self.metrics is None else EXACT
 
 
-def exact_geometry(runner: Runner, points: Tensor) -> Geometry:
-    """Exact metric tensors of all stages, or the reason why they cannot be trusted."""
+def exact_geometry(runner: Runner, parts: Sequence[Tensor]) -> Geometry:
+    """Exact metric tensors of all stages at the points of each part, or the reason why they cannot be trusted."""
+    values = _off_grid(runner)
+    # an encoding may accept only points of the grid
+    notes = (UNCHECKED,) if _tried(runner.reader, values) is None else ()
     try:
-        if reason := _wrong_derivative(runner, points):
+        if not notes and (reason := _wrong_derivative(runner, values)):
             return Geometry(None, reason)
-        metrics = metric_tensor(runner.reader, points, memory=runner.memory, repeated=True)
+        tensors = [metric_tensor(runner.reader, points, memory=runner.memory, repeated=True) for points in parts]
     except InvalidValue as error:
         if error.field != "encoding":
             raise
         return Geometry(None, "since the encoding has no derivative")
-    except (torch.OutOfMemoryError, MemoryError):
-        raise
     except Exception as error:  # the module ran without tangents, so it is its derivative that fails
+        if _out_of_memory(error):
+            raise
         reason = shorten(str(error).partition(" because ")[0] or type(error).__name__, 100, placeholder=" …")
         return Geometry(None, f"since the module has no forward-mode derivative ({reason})")
-    if infinite := [name for name, metric in metrics.items() if not bool(metric.isfinite().all())]:
-        return Geometry(None, f"since the derivative is not finite at {infinite[0]}")
-    zero = [name for name, metric in metrics.items() if not bool(metric.any())]
-    for name, stage in features(runner.reader, points, memory=runner.memory) if zero else ():
-        if name in zero and not _constant(stage):
-            return Geometry(None, f"since the derivative is lost at {name}")
-    return Geometry(metrics)
+    for points, metrics in zip(parts, tensors, strict=True):
+        if infinite := [name for name, metric in metrics.items() if not bool(metric.isfinite().all())]:
+            return Geometry(None, f"since the derivative is not finite at {infinite[0]}")
+        zero = [name for name, metric in metrics.items() if not bool(metric.any())]
+        for name, stage in features(runner.reader, points, memory=runner.memory) if zero else ():
+            if name in zero and not _constant(stage):
+                return Geometry(None, f"since the derivative is lost at {name}")
+    return Geometry(tensors, notes=notes)
 
 
-def _wrong_derivative(runner: Runner, points: Tensor) -> str | None:
+def _off_grid(runner: Runner) -> Tensor:
+    """Points between those of the grid, at which derivatives are checked."""
+    factors = runner.subject.grid.factors
+    ranges = torch.tensor([(factor.low, factor.high) for factor in factors], dtype=torch.float64)
+    low, high = runner.values(ranges).unbind(1)
+    shares = torch.tensor([[row[k % len(row)] for k in range(len(factors))] for row in CHECKED]).to(low)
+    return low + (high - low) * shares
+
+
+def _wrong_derivative(runner: Runner, values: Tensor) -> str | None:
     """What is wrong with the derivative of the first stage that small steps contradict, beyond rounding and kinks."""
     factors, epsilon = runner.subject.grid.factors, runner.stages.epsilon
-    ranges = [(factor.low, factor.high, factor.spacing) for factor in factors]
-    low, high, spacing = torch.tensor(ranges, dtype=points.dtype, device=points.device).unbind(1)
-    shares = torch.tensor([[row[k % len(row)] for k in range(len(factors))] for row in CHECKED]).to(points)
-    values = low + (high - low) * shares
-    try:
-        activations(runner.reader, values)
-    except Exception:
-        return None  # an encoding may accept only points of the grid
+    spacing = torch.tensor([factor.spacing for factor in factors], dtype=torch.float64).to(values)
     exact = {name: jacobian.double() for name, jacobian in stage_jacobians(runner.reader, values).items()}
     contradicted = {(name, k) for name in exact for k in range(len(factors))}
     for share in STEPS:

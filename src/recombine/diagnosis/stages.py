@@ -1,7 +1,7 @@
 """The stages of a user's module: which submodules they are, where the rows of their outputs lie, and how to read them.
 
 By default the stages are the submodules that the module runs, in the order in which they finish. A container that is
-never called is replaced by its children, and a submodule is opened if it holds more than half of all layers, or at
+never called is replaced by its children, and a submodule is opened if it holds at least half of all layers, or at
 least a quarter if fewer than `FEW` submodules run. A submodule of fewer than `SMALL` layers stays closed, unless it is
 the only one. If there would be more than `MANY` stages, some are left out.
 """
@@ -25,8 +25,8 @@ from recombine.metrics.stages import INPUT, Encode, Reader, Tap, flat, sampled, 
 
 OUTPUT = "output"
 """Name of the stage that is the module's output."""
-MODULE_INPUT, MODULE_OUTPUT = ".input", ".output"
-"""Keys of the module's own input and output among the layouts; no submodule can have such a path."""
+MODULE_OUTPUT = ".output"
+"""Key of the module's own output among the layouts, which is not a valid path of a submodule."""
 NESTING = 6
 """Maximum depth at which tensors are looked for in a returned object."""
 FEW, SMALL, MANY = 4, 3, 24
@@ -81,7 +81,7 @@ class ModuleStages:
         """Tap the input, the stages as they run, and the output: a `Reader`."""
         inputs = self.encode(values)
         count = len(values)
-        tap(INPUT, inputs.movedim(self.layouts.get(MODULE_INPUT, Layout()).axis, 0))
+        tap(INPUT, inputs)
         seen: set[str] = set()
 
         def hook(name: str, part: nn.Module, inputs: object, returned: object) -> None:
@@ -166,7 +166,7 @@ def module_stages(
     traces = [_traced(module, forward, encode, spread(points, rows)) for rows in ROWS]
     by_name = {name: _row_layout([trace.shapes.get(name, []) for trace in traces]) for name in traces[0].shapes}
     layouts = {name: layout for name, layout in by_name.items() if layout is not None}
-    ran = [name for name in traces[0].shapes if name not in (MODULE_INPUT, MODULE_OUTPUT)]
+    ran = [name for name in traces[0].shapes if name != MODULE_OUTPUT]
     tree = _Tree(module, ran)
     selected, notes = _default_stages(tree) if stages is None else (_named_stages(tree, stages, ran, layouts), [])
     names = [name for name in ran if name in selected and name in layouts]
@@ -298,7 +298,6 @@ def spread(points: Tensor, count: int) -> Tensor:
 
 def _traced(module: nn.Module, forward: Forward, encode: Encode, points: Tensor) -> _Trace:
     inputs, trace = encode(points), _Trace()
-    trace.shapes[MODULE_INPUT] = [inputs.shape]
     hooks = [
         part.register_forward_hook(lambda part, inputs, returned, name=name: trace.record(name, returned))
         for name, part in _submodules(module).items()
