@@ -160,18 +160,15 @@ def test_a_module_that_drops_the_dimension_of_a_single_row_is_sampled():
         assert np.isfinite(result["ood_error"])
 
 
-@pytest.mark.parametrize("points", [65, 129])
-def test_a_remainder_of_one_row_is_run_with_others(points):
+@pytest.mark.parametrize("held_out", [1, 65])
+def test_a_remainder_of_one_row_is_run_with_others(held_out):
     class Squeezing(nn.Module):
         def forward(self, rows):
             return rows.tanh().squeeze(0)
 
-    mask = torch.arange(points) == 7
-    names = ["superposition", "ood_error"]
-    result = diagnose(
-        Squeezing(), f"x=0:{points - 1}", encode="rate", holdout=mask, targets=torch.zeros(points, 1), metrics=names
-    )
-    assert "averaged" in " ".join(map(str, result["prediction"].values))
+    mask = torch.arange(130) < held_out
+    result = diagnose(Squeezing(), "x=0:129", encode="bump", holdout=mask, metrics=["superposition"])
+    assert "averaged" in result["prediction"].values
 
 
 ONE_VALUED = FactorGrid((Factor("only", 3, 3, 1), *GRID.factors))
