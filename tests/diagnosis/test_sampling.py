@@ -175,7 +175,7 @@ ONE_VALUED = FactorGrid((Factor("only", 3, 3, 1), *GRID.factors))
 
 
 def test_a_factor_with_one_value_has_no_differences():
-    with pytest.raises(InvalidValue, match=r"^grid must be a grid with at least 2 values per factor"):
+    with pytest.raises(InvalidValue, match=r"^grid must be at least 2 values per factor"):
         diagnose(nn.Linear(3, 2), "only=3:3,x=0:5,y=0:5", geometry="differences")
     sampled = diagnose(nn.Linear(4, 2), ONE_VALUED, points=200)
     assert sampled.left_out["roughness"] == "the whole grid"

@@ -1,4 +1,4 @@
-"""`diagnose`: the paper's measurements on a user's module, stage by stage, as one Dataset."""
+"""`diagnose`: apply the paper's metrics to each stage of a user's module and return one Dataset."""
 
 from __future__ import annotations
 
@@ -55,9 +55,9 @@ from recombine.tasks import ArrayTask
 
 GEOMETRIES = ("auto", "exact", "differences")
 PERMUTATIONS = 499
-"""Permutations of the kernel test; studies that need smaller p-values use more."""
+"""Number of permutations in the kernel test; studies that need smaller p-values use more."""
 AVERAGED = ("kernel_agreement", "superposition")
-"""Scores of the outputs that are averaged over sub-grids."""
+"""Output scores that are averaged over sub-grids."""
 
 
 def diagnose(
@@ -82,37 +82,36 @@ def diagnose(
     Parameters
     ----------
     module
-        A module that maps a batch of encoded factor values to a batch of outputs; or a finished run, or the checkpoint
-        of one (`ModelConfig.from_pretrained(folder)`), whose spec gives grid, data, encode, holdout, targets and
-        background.
+        A module that maps a batch of encoded factor values to a batch of outputs; or a finished run or its checkpoint
+        (`ModelConfig.from_pretrained(folder)`), whose spec supplies everything from grid to background.
     grid
         Factors and their values, or a string such as `x=0:27,y=0:27`.
     data
-        Instead of grid, targets and background: images with their factors, as a file or an `ArrayTask`, whose encoding
-        and hold-out are the defaults of `encode` and `holdout`.
+        Images with their factors, as a file or an `ArrayTask`, instead of grid, targets and background. The encoding
+        and hold-out of an `ArrayTask` are the defaults of `encode` and `holdout`.
     encode
         An encoding, its name, or a function from `(point, factor)` values to inputs. Default: raw factor values.
     holdout
         Combinations held out of training: a hold-out, its name, or a boolean mask over the grid.
     stages
-        Paths of submodules, or patterns (`*` within a level, `**` across levels). Default: the module's submodules in
-        the order in which they run, with wrappers opened.
+        Paths of submodules, or patterns (`*` within a level, `**` across levels). Default: the submodules in the order
+        in which they run, with wrappers replaced by their contents.
     targets
-        Target outputs, for errors and superposition: one row per grid point in the grid's order, or a function from
-        `(point, factor)` values. Of a sampled grid only the rows that are needed are read.
+        Target outputs, for errors and superposition: one row per grid point in the grid's order, or a function of
+        `(point, factor)` values. For a sampled grid, only the rows that are needed are read.
     background
-        Value of an empty output, in every channel. Default: 0.
+        Value of an empty output in every channel. Default: 0.
     memory
-        Memory budget of a measurement, in bytes.
+        Memory budget in bytes.
     geometry
-        `auto`: exact derivatives if encoding and module have them, else differences between grid points; `exact`:
-        raise an error instead of using differences; `differences`: never use derivatives.
+        How to compute the metric tensor. `auto`: by exact derivatives if encoding and module have them, else by
+        differences between grid points; `exact`: raise an error instead; `differences`: always by differences.
     thorough
-        Also compute the expensive metrics, such as tests of factorization up to an invertible map: all of them, or
-        those that are named (docs/metrics.md).
+        Also compute the expensive metrics, such as tests of factorization up to an invertible map: all of them (True)
+        or the named ones (docs/metrics.md). Not allowed together with `metrics`.
     points
-        Number of grid points to measure; a larger grid is sampled, and variables that end in `_se` hold standard
-        errors. Default: 4096.
+        Maximum number of grid points to measure. A larger grid is sampled, and variables that end in `_se` hold
+        standard errors. Default: 4096.
     seed
         Seed for sampling large grids.
     metrics
@@ -121,8 +120,8 @@ def diagnose(
     Returns
     -------
     Diagnosis
-        A Dataset. `attrs["metric"]` says how the metric tensor was computed, `attrs["metric_reason"]` why it is not
-        exact, and `attrs["notes"]` what else to know when reading the numbers.
+        A Dataset. `attrs["metric"]` says how the metric tensor was computed (absent if no variable needs it),
+        `attrs["metric_reason"]` why it is not exact, and `attrs["notes"]` what else affects the numbers.
 
     Examples
     --------
@@ -166,7 +165,7 @@ def diagnose(
 
 @dataclass(frozen=True)
 class Selection:
-    """The stage metrics to compute, by name, and whether kernels and superposition are needed."""
+    """The names of the stage metrics to compute, and whether to compute kernel and superposition scores."""
 
     stage_metrics: list[str]
     kernels: bool = True
@@ -174,11 +173,11 @@ class Selection:
 
 
 def selected(names: Sequence[str] | None, thorough: bool | Collection[str]) -> Selection:
-    """What must be computed for variables with these names, or by default."""
+    """Return what must be computed to obtain these variables, or the default."""
     if names is None:
         return Selection(usual_metrics(thorough))
     if thorough:
-        raise InvalidValue("thorough", thorough, "omitted when metrics are named, which may be expensive ones")
+        raise InvalidValue("thorough", thorough, "omitted when metrics are given (name expensive metrics there)")
     requested = {names} if isinstance(names, str) else set(names)
     known = {column.name: metric.name for metric in STAGE_METRICS.values() for column in metric.columns}
     scores = ("error", *OUTPUT_SCORES)
@@ -190,7 +189,7 @@ def selected(names: Sequence[str] | None, thorough: bool | Collection[str]) -> S
 
 
 def _needs(names: Sequence[str]) -> set[Need]:
-    """Everything that some of these stage metrics need."""
+    """Return everything that at least one of these stage metrics needs."""
     return {need for name in names for need in STAGE_METRICS[name].needs}
 
 
@@ -198,7 +197,7 @@ def _needs(names: Sequence[str]) -> set[Need]:
 
 
 def _geometry(setting: str, runner: Runner, parts: Sequence[Part], selection: Selection) -> Geometry:
-    """Exact metric tensors of all parts, or the reason for finite differences, if selected metrics need the tensor."""
+    """Return exact metric tensors for all parts, or the reason for finite differences; neither if not needed."""
     encoding, grid = runner.subject.encoding, runner.subject.grid
     if Need.METRIC not in _needs(selection.stage_metrics):
         return Geometry(None)
@@ -213,7 +212,7 @@ def _geometry(setting: str, runner: Runner, parts: Sequence[Part], selection: Se
     if setting == "exact" and geometry.metrics is None:
         raise InvalidValue("geometry", setting, f"auto or differences, {geometry.reason}")
     if geometry.metrics is None and min(grid.shape) < 2:
-        required = f"a grid with at least 2 values per factor for finite differences ({geometry.reason})"
+        required = f"at least 2 values per factor for finite differences ({geometry.reason})"
         raise InvalidValue("grid", grid.shape, required)
     return geometry
 
@@ -221,7 +220,7 @@ def _geometry(setting: str, runner: Runner, parts: Sequence[Part], selection: Se
 def _measured(
     runner: Runner, part: Part, exact: dict[str, Tensor] | None, selection: Selection
 ) -> tuple[StageProfile, dict[str, Any]]:
-    """The stage metrics and the scores of the outputs on one part of the grid."""
+    """Return the stage metrics and the output scores on one part of the grid."""
     subject, points = runner.subject, runner.values(part.grid.points)
     targets = subject.target_rows(part.indices)
     names = part.metrics(selection.stage_metrics)
@@ -259,10 +258,7 @@ def _measured(
 
 
 def _errors(outputs: Tensor, targets: Tensor, part: Part) -> dict[str, Any]:
-    """Squared errors at each point and, on a whole grid, averaged over kept and over held-out points.
-
-    Averages are also given relative to the error of the mean kept target.
-    """
+    """Return the squared error at each point; on a whole grid also the mean errors, absolute and over the mean's."""
     truth, mask = targets.cpu().double(), part.held_out
     error = squared_error(outputs.cpu().double(), truth)
     scores: dict[str, Any] = {"error": (part.grid.names, error.reshape(part.grid.shape).numpy())}
@@ -277,7 +273,7 @@ def _errors(outputs: Tensor, targets: Tensor, part: Part) -> dict[str, Any]:
 
 
 def _kernels(outputs: Tensor, positions: Tensor, part: Part) -> dict[str, Any]:
-    """Agreement of the outputs' Gram matrix with theoretical kernels."""
+    """Return the agreement of the outputs' Gram matrix with theoretical kernels."""
     gram = gram_matrix(outputs.cpu())
     agreement = kernel_agreement(gram, positions.cpu(), part.held_out, permutations=PERMUTATIONS)
     return {
@@ -290,7 +286,7 @@ def _kernels(outputs: Tensor, positions: Tensor, part: Part) -> dict[str, Any]:
 def _superposition(
     runner: Runner, part: Part, outputs: Tensor, targets: Tensor | None, points: Tensor, positions: Tensor
 ) -> dict[str, Any]:
-    """Superposition scores: of memorised outputs for any module, of averaged codes if each factor has its own code."""
+    """Return superposition scores of memorised outputs and, if each factor has its own code, of averaged codes."""
     subject, held_out, averaged = runner.subject, part.held_out.to(points.device), None
     background, encoding = subject.background, subject.encoding
     if isinstance(encoding, Encoding) and runner.rows.how != "whole":
@@ -307,9 +303,9 @@ def _superposition(
 
 
 def _shaped(targets: Tensor, outputs: Tensor) -> Tensor:
-    """The targets in the shape of the outputs."""
+    """Return the targets in the shape of the outputs."""
     if targets.numel() != outputs.numel():
-        raise InvalidValue("targets", tuple(targets.shape), f"{tuple(outputs.shape)} numbers, a row per grid point")
+        raise InvalidValue("targets", tuple(targets.shape), f"{outputs.shape[1]} numbers per grid point")
     return targets.to(outputs).reshape(outputs.shape)
 
 
@@ -317,7 +313,7 @@ def _shaped(targets: Tensor, outputs: Tensor) -> Tensor:
 
 
 def _averaged_scores(scores: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Scores of the outputs averaged over sub-grids, with standard errors; others are those of the first sub-grid."""
+    """Return the scores in `AVERAGED` as means over sub-grids with standard errors; others from the first sub-grid."""
     combined: dict[str, Any] = {}
     for own in scores:
         combined = {**own, **combined}
@@ -329,7 +325,7 @@ def _averaged_scores(scores: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _sampled_errors(runner: Runner, plan: Plan) -> dict[str, Any]:
-    """Errors of each region, and relative to a constant output, from the sampled points; none for a whole grid.
+    """Return errors on kept and held-out combinations, also over those of the mean target, if the grid is sampled.
 
     Targets are read twice, for their mean and for the errors, so that few of them are in memory at a time.
     """
@@ -378,7 +374,7 @@ def _add_estimate(
 def _dataset(
     subject: Subject, plan: Plan, profile: StageProfile, scores: dict[str, Any], geometry: Geometry, notes: list[str]
 ) -> Diagnosis:
-    """The labelled Dataset; maps are those of the first part."""
+    """Return the labelled Dataset, with maps from the first part."""
     columns, grid, held_out = STAGE_METRICS.columns(), plan.parts[0].grid, plan.parts[0].held_out
     needing_metric = {
         column.name
@@ -390,7 +386,7 @@ def _dataset(
     variables = {}
     for name, values in profile.columns.items():
         dims, stacked = ("stage", *columns[name].dims), np.stack([value.cpu().numpy() for value in values])
-        if "point" in dims:  # one axis per factor instead
+        if "point" in dims:  # replaced by one axis per factor
             at = dims.index("point")
             dims = (*dims[:at], *grid.names, *dims[at + 1 :])
             stacked = stacked.reshape(*stacked.shape[:at], *grid.shape, *stacked.shape[at + 1 :])
