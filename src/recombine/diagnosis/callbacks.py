@@ -122,8 +122,8 @@ class DiagnosisCallback:
         result = diagnose(unwrapped(module), self.grid, metrics=self.names, **self.settings)
         for name in self.required or ():
             if name not in result:
-                metrics = {column.name: own.name for own in STAGE_METRICS.values() for column in own.columns}
-                needed = result.left_out.get(metrics.get(name, name), "targets and a hold-out")
+                metric = STAGE_METRICS.by_column().get(name)
+                needed = "targets and a hold-out" if metric is None else result.left_out[metric.name]
                 raise InvalidValue("metrics", name, f"variables that can be measured here ({name} needs {needed})")
         requested = result.drop_vars([name for name in result.data_vars if name not in self.names])
         self.measured.append((step, requested))

@@ -154,7 +154,7 @@ def diagnose(
         profiles, scores_of_parts = zip(*measured, strict=True)
         profile, standard_errors = averaged_profile(plan, profiles, selection.stage_metrics)
         scores = _averaged_scores(scores_of_parts) | standard_errors | _sampled_errors(runner, plan)
-    notes = [*plan.notes, *runner.notes, *computed.notes]
+    notes = [*plan.notes, *runner.rows.notes, *runner.stages.notes, *computed.notes]
     if "kernel_p" in scores and len(plan.parts) > 1:
         notes.append("kernel_p is that of the first sub-grid with held-out points, not a mean")
     return _dataset(subject, plan, profile, scores, computed, notes)
@@ -179,11 +179,11 @@ def selected(names: Sequence[str] | None, thorough: bool | Collection[str]) -> S
     if thorough:
         raise InvalidValue("thorough", thorough, "omitted when metrics are given (name expensive metrics there)")
     requested = {names} if isinstance(names, str) else set(names)
-    known = {column.name: metric.name for metric in STAGE_METRICS.values() for column in metric.columns}
+    known = STAGE_METRICS.by_column()
     scores = ("error", *OUTPUT_SCORES)
     if unknown := sorted(requested - {*known, *scores}):
         raise InvalidValue("metrics", unknown[0], f"one of {listed([*scores, *known])}")
-    metrics = {known[name] for name in requested if name in known}
+    metrics = {known[name].name for name in requested if name in known}
     kernels = bool(requested & {"kernel_agreement", "kernel_p"})
     return Selection([name for name in STAGE_METRICS if name in metrics], kernels, "superposition" in requested)
 
@@ -376,11 +376,7 @@ def _dataset(
 ) -> Diagnosis:
     """Return the labelled Dataset, with maps from the first part."""
     columns, grid, held_out = STAGE_METRICS.columns(), plan.parts[0].grid, plan.parts[0].held_out
-    needing_metric = {
-        column.name
-        for metric in STAGE_METRICS.values() if Need.METRIC in metric.needs
-        for column in metric.columns
-    }  # fmt: skip
+    needing_metric = {name for name, metric in STAGE_METRICS.by_column().items() if Need.METRIC in metric.needs}
     method = {"metric": geometry.method, "metric_reason": geometry.reason}
     method = method if needing_metric & {*profile.columns} else {}
     variables = {}

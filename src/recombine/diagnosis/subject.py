@@ -55,8 +55,7 @@ class Subject:
         cls, decoder: Any, grid: FactorGrid | str | None = None, *, encode: Any = None, holdout: Any = None,
         targets: Any = None, background: float | None = None, data: Any = None, name: str | None = None,
     ) -> Self:  # fmt: skip
-        """Build the subject (what is diagnosed) from a module plus a grid or data, or from a trained decoder, whose spec
-        supplies the rest."""
+        """Build the subject from a module plus a grid or data, or from a trained decoder, whose spec has the rest."""
         given = {
             "grid": grid, "encode": encode, "holdout": holdout, "targets": targets, "background": background,
             "data": data,

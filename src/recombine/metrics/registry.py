@@ -190,6 +190,10 @@ class StageMetrics(dict[str, StageMetric]):
         """The columns of all metrics, by name."""
         return {column.name: column for metric in self.values() for column in metric.columns}
 
+    def by_column(self) -> dict[str, StageMetric]:
+        """The metric that returns each column, by the column's name."""
+        return {column.name: metric for metric in self.values() for column in metric.columns}
+
     def in_studies(self) -> list[StageMetric]:
         """The metrics of the studies' stage profile."""
         return [metric for metric in self.values() if metric.in_studies]

@@ -394,7 +394,7 @@ def averaged_profile(
     if len(plan.parts) == 1:
         return profiles[0], {}
     combined, errors = StageProfile(profiles[0].stages), dict[str, Any]()
-    metrics = {column.name: metric.name for metric in STAGE_METRICS.values() for column in metric.columns}
+    metrics = STAGE_METRICS.by_column()
     groups: dict[Scope, list[StageProfile]] = {}
     for part, profile in zip(plan.parts, profiles, strict=True):
         groups.setdefault(part.scope, []).append(profile)
@@ -403,7 +403,7 @@ def averaged_profile(
         for name, stages in group[0].columns.items():
             column = STAGE_METRICS.columns()[name]
             if scope is Scope.NEEDING_HOLDOUT and "point" in column.dims:  # whose points are not those of other maps
-                combined.left_out[metrics[name]] = "held-out points in every random sub-grid"
+                combined.left_out[metrics[name].name] = "held-out points in every random sub-grid"
                 continue
             combined.columns[name] = stages
             if "point" in column.dims or column.labels or not stages[0].is_floating_point():
