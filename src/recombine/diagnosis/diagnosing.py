@@ -140,7 +140,7 @@ def diagnose(
         module, grid, data=data, encode=encode, holdout=holdout, targets=targets, background=background
     )
     if reserved := reserved_names() & {*subject.grid.names}:
-        raise InvalidValue("grid", min(reserved), f"names of factors other than {listed(sorted(reserved_names()))}")
+        raise InvalidValue("grid", min(reserved), f"factors not named {listed(sorted(reserved_names()))}")
     plan = plan_of(subject.grid, subject.held_out, points, seed, subject.present)
     selection = selected(metrics, [thorough] if isinstance(thorough, str) else thorough)
     named = [stages] if isinstance(stages, str) else stages
@@ -149,8 +149,8 @@ def diagnose(
             required = f"a whole grid without gaps: {MIXED}"
             raise InvalidValue("points" if plan.present is None else "data", len(plan.points), required)
         computed = _geometry(geometry, runner, plan.parts, selection)
-        exact: Sequence[dict[str, Tensor] | None] = computed.metrics or [None] * len(plan.parts)
-        measured = [_measured(runner, part, own, selection) for part, own in zip(plan.parts, exact, strict=True)]
+        tensors: Sequence[dict[str, Tensor] | None] = computed.metrics or [None] * len(plan.parts)
+        measured = [_measured(runner, part, exact, selection) for part, exact in zip(plan.parts, tensors, strict=True)]
         profiles, scores_of_parts = zip(*measured, strict=True)
         profile, standard_errors = averaged_profile(plan, profiles, selection.stage_metrics)
         scores = _averaged_scores(scores_of_parts) | standard_errors | _sampled_errors(runner, plan)
@@ -223,8 +223,8 @@ def _measured(
     """Return the stage metrics and the output scores on one part of the grid."""
     subject, points = runner.subject, runner.values(part.grid.points)
     targets = subject.target_rows(part.indices)
-    names = part.metrics(selection.stage_metrics)
-    needs, neighbours = _needs(names), None
+    names, neighbours = part.metrics(selection.stage_metrics), None
+    needs = _needs(names)
     by_differences = Need.DIFFERENCES in needs or (Need.METRIC in needs and exact is None)
     if by_differences and part.indices is not None and min(subject.grid.shape) > 1:
         neighbours = neighbour_metric(runner.reader, subject.grid, part.indices, runner.device, memory=runner.memory)
@@ -314,9 +314,7 @@ def _shaped(targets: Tensor, outputs: Tensor) -> Tensor:
 
 def _averaged_scores(scores: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Return the scores in `AVERAGED` as means over sub-grids with standard errors; others from the first sub-grid."""
-    combined: dict[str, Any] = {}
-    for own in scores:
-        combined = {**own, **combined}
+    combined = {name: value for own in reversed(scores) for name, value in own.items()}
     for name in AVERAGED if len(scores) > 1 else ():
         if name in combined:
             values = torch.tensor([own[name][1] for own in scores if name in own], dtype=torch.float64)
@@ -325,10 +323,7 @@ def _averaged_scores(scores: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _sampled_errors(runner: Runner, plan: Plan) -> dict[str, Any]:
-    """Return errors on kept and held-out combinations, also over those of the mean target, if the grid is sampled.
-
-    Targets are read twice, for their mean and for the errors, so that few of them are in memory at a time.
-    """
+    """Return the errors on kept and held-out combinations, also over those of the mean target, of a sampled grid."""
     subject, drawn = runner.subject, plan.points
     if subject.targets is None or drawn is None:
         return {}
@@ -338,6 +333,7 @@ def _sampled_errors(runner: Runner, plan: Plan) -> dict[str, Any]:
         assert rows is not None
         return rows.cpu().double().flatten(1)
 
+    # targets are read twice, for their mean and for the errors, so that few of them are in memory at a time
     is_held_out = subject.held_out[drawn]
     kept = drawn[~is_held_out]
     sums = (target_rows(indices).sum(dim=0) for indices in chunks(kept, ROWS_AT_ONCE))
@@ -354,12 +350,9 @@ def _sampled_errors(runner: Runner, plan: Plan) -> dict[str, Any]:
     is_sample = len(drawn) < int((population | subject.held_out).sum())
     for region, here, mask in (("id", ~is_held_out, population), ("ood", is_held_out, subject.held_out)):
         if count := int(mask.sum()):
-            estimates = {
-                f"{region}_error": mean_estimate(error[here], count),
-                f"{region}_over_mean": ratio_estimate(error[here], constant[here], count),
-            }
-            for name, estimate in estimates.items():
-                _add_estimate(scores, name, estimate, with_error=is_sample)
+            ratio = ratio_estimate(error[here], constant[here], count)
+            _add_estimate(scores, f"{region}_error", mean_estimate(error[here], count), with_error=is_sample)
+            _add_estimate(scores, f"{region}_over_mean", ratio, with_error=is_sample)
     return scores
 
 
@@ -377,8 +370,8 @@ def _dataset(
     """Return the labelled Dataset, with maps from the first part."""
     columns, grid, held_out = STAGE_METRICS.columns(), plan.parts[0].grid, plan.parts[0].held_out
     needing_metric = {name for name, metric in STAGE_METRICS.by_column().items() if Need.METRIC in metric.needs}
-    method = {"metric": geometry.method, "metric_reason": geometry.reason}
-    method = method if needing_metric & {*profile.columns} else {}
+    how = "finite differences" if geometry.metrics is None else "exact"
+    method = {"metric": how, "metric_reason": geometry.reason} if needing_metric & {*profile.columns} else {}
     variables = {}
     for name, values in profile.columns.items():
         dims, stacked = ("stage", *columns[name].dims), np.stack([value.cpu().numpy() for value in values])
@@ -392,7 +385,7 @@ def _dataset(
     labels: dict[str, Any] = {"stage": profile.stages, "factor": list(names), "other_factor": list(names)}
     labels |= {factor.name: factor.values.numpy() for factor in grid.factors}
     data = {**variables, **scores, "held_out": (names, held_out.reshape(grid.shape).numpy())}
-    about: dict[str, Any] = {**method, "notes": "\n".join(notes)}
+    about: dict[str, Any] = method | {"notes": "\n".join(notes)}
     summary = HoldoutSummary.of(subject.held_out, subject.grid, plan.present)
     about |= {"holdout": str(summary)} if summary.held_out else {}
     about |= {"left_out": json.dumps(profile.left_out)} if profile.left_out else {}

@@ -1,7 +1,4 @@
-"""The result of a diagnosis: a labelled Dataset with a summary.
-
-*Kept* combinations are those that are not held out. A module *composes* if its outputs for held-out ones are right.
-"""
+"""The result of a diagnosis: a labelled Dataset with a summary, in which *kept* combinations are those not held out."""
 
 from __future__ import annotations
 
@@ -136,12 +133,11 @@ class Diagnosis(xarray.Dataset):
     def advice(self) -> list[str]:
         """Remedies that made networks compose on the paper's task; empty unless this module fits its training targets
         but fails to compose."""
-        tried = self.marker_auroc.get("advice", [])
-        kept, held_out = self._errors_over_mean
-        if not tried or not kept < FAILING <= held_out:
+        remedies, (kept, held_out) = self.marker_auroc.get("advice", []), self._errors_over_mean
+        if not remedies or not kept < FAILING <= held_out:
             return []
         error = f"{held_out:.2g} times that of the mean kept target"
-        return [f"advice: the module fits the kept targets, but its held-out error is {error}; try:", *tried]
+        return [f"advice: the module fits the kept targets, but its held-out error is {error}; try:", *remedies]
 
     @property
     def outcome(self) -> str:

@@ -72,7 +72,6 @@ STEPS = (1.0, 1 / 8, 1 / 64)
 ROUNDING = 0.05
 """Largest relative rounding error at which a shorter step is still informative."""
 UNCHECKED = "derivatives were not checked against finite differences: the module does not run between grid points"
-EXACT, DIFFERENCES = "exact", "finite differences"
 MIXED = "outputs depend on other examples in the batch"
 
 
@@ -345,10 +344,6 @@ class Geometry:
     reason: str = ""
     notes: tuple[str, ...] = ()
 
-    @property
-    def method(self) -> str:
-        return DIFFERENCES if self.metrics is None else EXACT
-
 
 def exact_geometry(runner: Runner, parts: Sequence[Tensor]) -> Geometry:
     """Return the exact metric tensors of all stages on each part of the grid, or why they cannot be trusted."""
@@ -380,10 +375,9 @@ def exact_geometry(runner: Runner, parts: Sequence[Tensor]) -> Geometry:
 def _off_grid(runner: Runner) -> Tensor:
     """Return the points off the grid at which derivatives are checked."""
     factors = runner.subject.grid.factors
-    ranges = torch.tensor([(factor.low, factor.high) for factor in factors], dtype=torch.float64)
-    low, high = runner.values(ranges).unbind(1)
-    shares = torch.tensor([[row[k % len(row)] for k in range(len(factors))] for row in CHECKED]).to(low)
-    return low + (high - low) * shares
+    low, high = torch.tensor([(factor.low, factor.high) for factor in factors], dtype=torch.float64).unbind(1)
+    shares = torch.tensor([[row[k % len(row)] for k in range(len(factors))] for row in CHECKED])
+    return runner.values(low + (high - low) * shares)
 
 
 def _wrong_derivative(runner: Runner, values: Tensor) -> str | None:

@@ -1,5 +1,4 @@
-"""The stages of a user's module: which submodules they are, which dimension of their outputs is the batch, and how to
-read them.
+"""The stages of a user's module: which submodules they are, where their outputs have the batch, and how to read them.
 
 By default the stages are the submodules that the module runs, in the order in which they finish. A container that is
 never called is replaced by its children. So is a submodule that contains at least half of all layers, or at least a
@@ -80,10 +79,8 @@ class ModuleStages:
 
     def read(self, values: Tensor, tap: Tap) -> None:
         """Pass the input, each stage as it runs, and the output to the tap; this method is a `Reader`."""
-        inputs = self.encode(values)
-        count = len(values)
+        inputs, count, seen = self.encode(values), len(values), set[str]()
         tap(INPUT, inputs)
-        seen: set[str] = set()
 
         def hook(name: str, part: nn.Module, inputs: object, returned: object) -> None:
             rows = None if name in seen else self.layouts[name].rows(returned, count)
@@ -302,9 +299,7 @@ def _traced(module: nn.Module, forward: Forward, encode: Encode, points: Tensor)
     except InvalidValue:
         raise
     except (Exception, SystemExit) as error:
-        required = (
-            f"a module that takes the encoded grid, {tuple(inputs.shape[1:])} values per row ({reason_of(error)})"
-        )
+        required = f"a module that accepts encoded rows of shape {tuple(inputs.shape[1:])} ({reason_of(error)})"
         raise InvalidValue("module", type(module).__name__, required) from error
     finally:
         for handle in hooks:

@@ -56,10 +56,8 @@ class Subject:
         targets: Any = None, background: float | None = None, data: Any = None, name: str | None = None,
     ) -> Self:  # fmt: skip
         """Build the subject from a module plus a grid or data, or from a trained decoder, whose spec has the rest."""
-        given = {
-            "grid": grid, "encode": encode, "holdout": holdout, "targets": targets, "background": background,
-            "data": data,
-        }  # fmt: skip
+        given = {"grid": grid, "encode": encode, "holdout": holdout, "targets": targets}
+        given |= {"background": background, "data": data}
         if isinstance(decoder, nn.Module):
             name = name or type(decoder).__name__
             if data is None:

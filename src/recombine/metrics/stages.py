@@ -250,9 +250,7 @@ def _unit_tangents(points: Tensor) -> Tensor:
 
 
 def finite_difference_metric(
-    activations: Float[Tensor, "... point feature"],
-    shape: tuple[int, ...],
-    spacing: Sequence[float | Tensor] | None = None,
+    activations: Float[Tensor, "... point feature"], shape: tuple[int, ...], spacing: Sequence[float | Tensor] = ()
 ) -> Float[Tensor, "... point factor factor"]:
     """The metric tensor `(*member, point, factor, factor)` from differences between neighbouring grid points.
 
