@@ -63,7 +63,9 @@ class Stage:
     targets: Tensor | None = None
     """Target outputs of the network, `(point, …)`."""
     neighbours: Float[Tensor, "*member point factor factor"] | None = None
-    """On a sub-grid, the metric tensor from differences between neighbours in the full grid; None on a full grid."""
+    """On a sub-grid, the metric tensor from differences to neighbours in the whole grid, if it is needed."""
+    is_whole: bool = True
+    """Whether the grid is the whole grid rather than a sub-grid."""
 
     @cached_property
     def grams(self) -> tuple[Tensor, Tensor]:
@@ -90,7 +92,7 @@ class Stage:
         """The metric tensor from finite differences, in double precision if single precision overflows."""
         if self.neighbours is not None:
             return self.neighbours
-        spacing = tuple(factor.spacing for factor in self.grid.factors)
+        spacing = [factor.spacing if factor.given is None else factor.values for factor in self.grid.factors]
         metric = finite_difference_metric(self.features, self.grid.shape, spacing)
         if bool(metric.isfinite().all()):
             return metric
@@ -112,7 +114,7 @@ class Stage:
             Need.TWO_FACTORS: len(self.grid.shape) == 2,
             Need.THREE_FACTORS: len(self.grid.shape) > 2,
             Need.FOUR_POINTS: len(self.points) > 3,
-            Need.WHOLE_GRID: self.neighbours is None,
+            Need.WHOLE_GRID: self.is_whole,
         }[need]
 
 
@@ -188,6 +190,10 @@ class StageMetrics(dict[str, StageMetric]):
         """Return the columns of all metrics by name."""
         return {column.name: column for metric in self.values() for column in metric.columns}
 
+    def by_column(self) -> dict[str, StageMetric]:
+        """The metric that returns each column, by the column's name."""
+        return {column.name: metric for metric in self.values() for column in metric.columns}
+
     def in_studies(self) -> list[StageMetric]:
         """Return the metrics in the studies' stage profile."""
         return [metric for metric in self.values() if metric.in_studies]
@@ -260,6 +266,7 @@ def read_stages(
     exact: Mapping[str, Tensor] | None = None,
     targets: Tensor | None = None,
     neighbours: Mapping[str, Tensor] | None = None,
+    is_whole: bool = True,
     members: int = 0,
     memory: int = MEMORY,
 ) -> Iterator[Stage]:
@@ -270,7 +277,7 @@ def read_stages(
     for name, activations in features(reader, points, members=members, memory=memory):
         metric = None if exact is None else exact[name]
         differences = None if neighbours is None else neighbours[name]
-        yield Stage(name, activations, points, grid, held_out, metric, targets, differences)
+        yield Stage(name, activations, points, grid, held_out, metric, targets, differences, is_whole)
 
 
 def stage_profile(stages: Iterable[Stage], metrics: Iterable[str]) -> StageProfile:

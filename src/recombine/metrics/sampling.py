@@ -30,6 +30,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from enum import Enum
 from functools import cached_property
 from math import prod
 from typing import Any
@@ -282,6 +283,12 @@ def _has_both_sides(held_out: Tensor) -> bool:
 # -- plans -------------------------------------------------------------------------------------------------------------
 
 
+class Scope(Enum):
+    """Which of the selected metrics are measured on a part of a grid."""
+
+    ALL, NEEDING_HOLDOUT, OTHERS = range(3)
+
+
 @dataclass(frozen=True)
 class Part:
     """A grid of points that are measured together."""
@@ -290,14 +297,12 @@ class Part:
     held_out: Tensor
     indices: Tensor | None = None
     """Indices of the points in the whole grid; None if the part is the whole grid."""
-    needing_holdout: bool | None = None
-    """Measure only the metrics that need held-out points (True), only the others (False), or all (None)."""
+    scope: Scope = Scope.ALL
 
     def metrics(self, names: Sequence[str]) -> list[str]:
-        """Return which of the named metrics are measured on this part."""
-        if self.needing_holdout is None:
-            return list(names)
-        return [name for name in names if (Need.HOLDOUT in STAGE_METRICS[name].needs) == self.needing_holdout]
+        """The registered metrics, among these, that are measured on this part."""
+        here = {Scope.ALL: (True, False), Scope.NEEDING_HOLDOUT: (True,), Scope.OTHERS: (False,)}[self.scope]
+        return [name for name in names if (Need.HOLDOUT in STAGE_METRICS[name].needs) in here]
 
 
 @dataclass(frozen=True)
@@ -361,15 +366,15 @@ def _plan_without_gaps(grid: FactorGrid, held_out: Tensor, present: Tensor, budg
 def _sub_grid_parts(grid: FactorGrid, held_out: Tensor, points: int, seed: int) -> tuple[list[Part], list[str]]:
     """Draw sub-grids for all metrics, with separate ones for metrics that need held-out points if necessary."""
 
-    def drawn(mask: Tensor | None, seed: int, needing_holdout: bool | None = None) -> list[Part]:
+    def drawn(mask: Tensor | None, seed: int, scope: Scope = Scope.ALL) -> list[Part]:
         grids = draw_sub_grids(grid, points, PARTS, seed, mask)
-        return [Part(own.grid, held_out[own.indices], own.indices, needing_holdout) for own in grids]
+        return [Part(own.grid, held_out[own.indices], own.indices, scope) for own in grids]
 
     parts = drawn(None, seed)
     if not bool(held_out.any()) or all(_has_both_sides(part.held_out) for part in parts):
         return parts, []
-    parts = [replace(part, needing_holdout=False) for part in parts]
-    others = drawn(held_out, stream_seed(seed, "with held-out points"), needing_holdout=True)
+    parts = [replace(part, scope=Scope.OTHERS) for part in parts]
+    others = drawn(held_out, stream_seed(seed, "with held-out points"), Scope.NEEDING_HOLDOUT)
     if not all(_has_both_sides(part.held_out) for part in others):
         return parts, [NO_HELD_OUT]
     note = (
@@ -379,22 +384,28 @@ def _sub_grid_parts(grid: FactorGrid, held_out: Tensor, points: int, seed: int) 
     return [*parts, *others], [note]
 
 
-def averaged_profile(plan: Plan, profiles: Sequence[StageProfile]) -> tuple[StageProfile, dict[str, Any]]:
-    """Return the mean profile over several sub-grids, and its standard errors as variables of a Dataset.
+def averaged_profile(
+    plan: Plan, profiles: Sequence[StageProfile], names: Sequence[str]
+) -> tuple[StageProfile, dict[str, Any]]:
+    """The mean profile of the named metrics over several sub-grids, and its standard errors as variables of a Dataset.
 
-    Maps and labels, which cannot be averaged, are those of the first sub-grid.
+    Maps and labels, which have no meaningful mean, are those of the first sub-grid.
     """
     if len(plan.parts) == 1:
         return profiles[0], {}
     combined, errors = StageProfile(profiles[0].stages), dict[str, Any]()
-    groups: dict[bool | None, list[StageProfile]] = {}
+    metrics = STAGE_METRICS.by_column()
+    groups: dict[Scope, list[StageProfile]] = {}
     for part, profile in zip(plan.parts, profiles, strict=True):
-        groups.setdefault(part.needing_holdout, []).append(profile)
-    for group in groups.values():
+        groups.setdefault(part.scope, []).append(profile)
+    for scope, group in groups.items():
         combined.left_out |= group[0].left_out
         for name, stages in group[0].columns.items():
-            combined.columns[name] = stages
             column = STAGE_METRICS.columns()[name]
+            if scope is Scope.NEEDING_HOLDOUT and "point" in column.dims:  # whose points are not those of other maps
+                combined.left_out[metrics[name].name] = "held-out points in every random sub-grid"
+                continue
+            combined.columns[name] = stages
             if "point" in column.dims or column.labels or not stages[0].is_floating_point():
                 continue
             by_stage = zip(*(profile.columns[name] for profile in group), strict=True)
@@ -402,7 +413,7 @@ def averaged_profile(plan: Plan, profiles: Sequence[StageProfile]) -> tuple[Stag
             combined.columns[name] = [estimate.value for estimate in estimates]
             stacked = torch.stack([estimate.standard_error for estimate in estimates]).numpy()
             errors[f"{name}{SUFFIX}"] = (("stage", *column.dims), stacked, estimates[0].error_attributes(name))
-    if False in groups and True not in groups:  # no part measures the metrics that need held-out points
-        missing = [name for name, metric in STAGE_METRICS.items() if Need.HOLDOUT in metric.needs]
+    if Scope.OTHERS in groups and Scope.NEEDING_HOLDOUT not in groups:
+        missing = [name for name in names if Need.HOLDOUT in STAGE_METRICS[name].needs]
         combined.left_out |= dict.fromkeys(missing, str(Need.HOLDOUT))
     return combined, errors

@@ -250,11 +250,12 @@ def _unit_tangents(points: Tensor) -> Tensor:
 
 
 def finite_difference_metric(
-    activations: Float[Tensor, "... point feature"], shape: tuple[int, ...], spacing: tuple[float, ...] | None = None
+    activations: Float[Tensor, "... point feature"], shape: tuple[int, ...], spacing: Sequence[float | Tensor] = ()
 ) -> Float[Tensor, "... point factor factor"]:
     """Return the metric tensor `(*member, point, factor, factor)` from differences between neighbouring grid points.
 
-    Each factor needs at least two values; the default spacing is 1.
+    Each factor needs at least two values. `spacing` has, for each factor, the distance between its values (default: 1)
+    or, if they are unevenly spaced, the values themselves.
 
     >>> line = torch.arange(3.0)[:, None]
     >>> finite_difference_metric(line, (3,), (0.5,)).flatten().tolist()
@@ -262,13 +263,12 @@ def finite_difference_metric(
     """
     if min(shape) < 2:
         raise InvalidValue("shape", shape, "at least 2 values per factor")
-    spacing = spacing or (1.0,) * len(shape)
     lead = activations.ndim - 2
-    grid = activations.unflatten(lead, shape)
-    columns = [
-        torch.gradient(grid, spacing=step, dim=lead + axis)[0].flatten(lead, lead + len(shape) - 1)
-        for axis, step in zip(range(len(shape)), spacing, strict=True)
-    ]
+    grid, columns = activations.unflatten(lead, shape), []
+    for axis, step in enumerate(spacing or (1.0,) * len(shape), start=lead):
+        distances = (step.to(grid),) if isinstance(step, Tensor) else step
+        slope = torch.gradient(grid, spacing=distances, dim=axis)[0]
+        columns.append(slope.flatten(lead, lead + len(shape) - 1))
     return _product(torch.stack(columns, dim=-1))
 
 
@@ -287,16 +287,19 @@ def neighbour_metric(
     """
     factors, steps, points = len(grid.shape), grid.positions(indices), grid.rows(indices)
     dtype = precision(device)
-    sizes = stage_sizes(reader, points[:1].to(device, dtype).clone())
-    size = max(1, memory // (4 * (2 * factors + COPIES) * sum(sizes.values())))
+    sizes = stage_sizes(reader, points[:FEWEST].to(device, dtype).clone())
+    size = max(1, memory // (4 * (2 * factors + 1 + COPIES) * sum(sizes.values())))
     parts = []
     for here, at in zip(points.split(size), steps.split(size), strict=True):
         neighbours, distances = _neighbours(here, at, grid)
-        distances = distances[..., None].to(device, dtype)
 
         def product(activation: Tensor, distances: Tensor = distances) -> Tensor:
-            ahead, behind = flat(activation).unflatten(0, (2, factors, -1)).unbind(0)
-            return _product(((ahead - behind) / distances.to(ahead.dtype)).movedim(0, -1))
+            ahead, behind, centre = flat(activation).unflatten(0, (2 * factors + 1, -1)).split((factors, factors, 1))
+            after, before = distances[..., None].to(centre)
+            # weights of a second-order difference; 1 at the ends of the grid, where a neighbour is the point itself
+            weight = torch.where((after == 0) | (before == 0), 1.0, before / after)
+            slopes = (weight * (ahead - centre) + (centre - behind) / weight) / (after + before)
+            return _product(slopes.movedim(0, -1))
 
         with torch.no_grad():
             parts.append(tapped(reader, neighbours.to(device, dtype).clone(), product))
@@ -304,16 +307,15 @@ def neighbour_metric(
 
 
 def _neighbours(points: Tensor, steps: Tensor, grid: FactorGrid) -> tuple[Tensor, Tensor]:
-    """Return the points one step ahead along each factor, those one step behind, and the distances between them."""
-    sides, values = [], []
+    """The points one step ahead along each factor, those one step behind, the points themselves; and both distances."""
+    sides, distances = [], []
     for direction in (1, -1):
         for k, factor in enumerate(grid.factors):
             moved = points.clone()
             moved[:, k] = factor.values[(steps[:, k] + direction).clamp(0, factor.count - 1)]
             sides.append(moved)
-            values.append(moved[:, k])
-    ahead, behind = torch.stack(values).unflatten(0, (2, -1)).unbind(0)
-    return torch.cat(sides), ahead - behind
+            distances.append((moved[:, k] - points[:, k]).abs())
+    return torch.cat([*sides, points]), torch.stack(distances).unflatten(0, (2, -1))
 
 
 def metric_method(attributes: Mapping[str, str]) -> str:
