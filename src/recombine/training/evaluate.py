@@ -108,9 +108,18 @@ def evaluate(
 
     Parameters
     ----------
-    task Task whose grid is evaluated. forward Function or module that maps a batch of inputs to a batch of outputs.
-    device Device to evaluate on. chunk Grid points per batch. points Maximum number of points; larger grids are
-    sampled, stratified by hold-out. seed Seed for sampling.
+    task
+        Task whose grid is evaluated.
+    forward
+        Function or module that maps a batch of inputs to a batch of outputs.
+    device
+        Device to evaluate on.
+    chunk
+        Grid points per batch.
+    points
+        Maximum number of points; larger grids are sampled, stratified by hold-out.
+    seed
+        Seed for sampling.
 
     Returns
     -------

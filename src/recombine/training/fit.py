@@ -40,11 +40,15 @@ def fit(ensemble: Ensemble, state: State) -> Iterator[None]:
 
     Parameters
     ----------
-    ensemble The members. state Initial state, which is modified in place.
+    ensemble
+        The members.
+    state
+        Initial state, which is modified in place.
 
     Returns
     -------
-    Iterator Yields between steps, so that the caller can show progress, save or stop.
+    Iterator
+        Yields between steps, so that the caller can show progress, save or stop.
 
     Examples
     --------
