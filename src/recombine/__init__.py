@@ -1,4 +1,4 @@
-"""recombine: will a decoder compose factors it has never seen together, and where does factorization break?
+"""Will a decoder compose factors it has never seen together, and where does factorization break?
 
 >>> import recombine as rc
 >>> specs = rc.RunSpec(task=rc.BumpTask(encoding="bump"), decoder=rc.CNN(width=16, depth=3)).seeds(range(4))
@@ -6,7 +6,7 @@
 >>> for row in rc.summarize(runs): print(row.label, row.scores["ood_over_blank"].mean)
 
 `__init__.pyi` lists the public names. Each is imported when first used, so that `import recombine` and the command line
-start fast.
+are fast.
 """
 
 from __future__ import annotations

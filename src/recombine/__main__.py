@@ -1,4 +1,4 @@
-"""`python -m recombine`."""
+"""Entry point for `python -m recombine`."""
 
 from recombine.cli import main
 

@@ -1,4 +1,4 @@
-"""Output through one rich console, with no markup and no control characters in text."""
+"""Output through a rich console, without markup, and with control characters escaped."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from typing import Any, NoReturn
 from rich.console import Console
 
 PLAIN_WIDTH = 160
-"""Columns if the output is not a terminal and COLUMNS is not set."""
+"""Width in characters if the output is not a terminal and COLUMNS is not set."""
 CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 class ReaderLeft(Exception):
-    """The reader of standard output has gone, as in `recombine runs list | head`.
+    """Raised when the reader of standard output is gone, as in `recombine runs list | head`.
 
-    Not an `OSError`, which code that is writing files would take for its own failure.
+    This is not an `OSError`, which code that writes files would mistake for a failure to write.
     """
 
 
 class Screen(Console):
-    """A console that raises `ReaderLeft` when its reader has gone."""
+    """A console that raises `ReaderLeft` when its reader is gone."""
 
     def write_lines(self, lines: Iterable[str]) -> None:
         """Write lines without wrapping."""
-        try:  # without rich, which takes seconds for a hundred thousand lines
+        try:  # not with rich, which takes seconds for a hundred thousand lines
             self.file.write("".join(f"{line}\n" for line in lines))
             self.file.flush()
         except BrokenPipeError:
@@ -43,7 +43,7 @@ class Screen(Console):
 def console(*, stderr: bool = False) -> Screen:
     """Return a console for standard output or standard error, as wide as its terminal."""
     stream, width = sys.stderr if stderr else sys.stdout, None
-    if "COLUMNS" not in os.environ:  # rich reads COLUMNS, but measures whichever standard stream is a terminal
+    if "COLUMNS" not in os.environ:  # rich would measure any standard stream that is a terminal
         width = (os.get_terminal_size(stream.fileno()).columns or None) if is_terminal(stream) else PLAIN_WIDTH
     return Screen(stderr=stderr, width=width, markup=False, highlight=False, emoji=False)
 
@@ -54,12 +54,12 @@ def is_terminal(stream: Any) -> bool:
 
 
 def say(line: str) -> None:
-    """Print a line; only the terminal wraps it, so that a path in it can be copied."""
+    """Print a line without wrapping it, so that paths can be copied from a terminal."""
     console().print(visible(line), soft_wrap=True)
 
 
 def paragraph(text: str) -> None:
-    """Print prose, wrapped between words in a terminal and on one line elsewhere."""
+    """Print a paragraph, wrapped between words in a terminal and on one line elsewhere."""
     console().print(visible(text), soft_wrap=not is_terminal(sys.stdout))
 
 
@@ -74,7 +74,7 @@ def counted(count: int, noun: str) -> str:
 
 
 def prepare_streams() -> None:
-    """Escape characters that the output cannot encode, such as those of undecodable file names."""
+    """Escape characters that the output cannot encode, such as those in undecodable file names."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
@@ -87,7 +87,7 @@ def write_error(line: str) -> None:
 
 
 def silence(stream: Any) -> None:
-    """Discard a stream's buffer, so that the interpreter does not fail to flush it on exit."""
+    """Discard a stream's buffer, so that the interpreter does not fail when flushing it on exit."""
     with suppress(OSError, ValueError):
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, stream.fileno())

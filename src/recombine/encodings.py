@@ -1,12 +1,12 @@
-"""Encodings: from the value of a factor to the activity of its neurons (§3.1 of the paper).
+"""Encodings, which map the value of a factor to the activity of its neurons (§3.1 of the paper).
 
-Each factor has its own neurons, so every encoding is disentangled by construction. All factors share one encoding, or
-each has its own (`mixed:x=(bump:variance=3):shape=onehot`). All codes but `onehot` are differentiable in the value.
-Population codes use the factor's *position* (0 … count − 1), whatever its values; `rate` is the value itself. `polar`
-and `circular` codes of an angle are periodic.
+Each factor has separate neurons, so every encoding is disentangled by construction. All factors use the same encoding,
+unless it is `mixed:x=(bump:variance=3):shape=onehot`. All codes except `onehot` are differentiable in the value.
+Population codes depend on the factor's *position* (0 … count − 1), not on its value; `rate` is the value itself. For
+angles, `polar` and `circular` codes are periodic.
 
-An **absent** factor, as in an isolated-factor example, has an all-zero code. Only population codes can express that:
-for `rate`, zero is an ordinary value.
+An **absent** factor, as in an isolated-factor example, has an all-zero code. Only population codes allow this: for
+`rate`, zero is an ordinary value.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from recombine.records import Registry, Variant
 
 
 class Encoding(Variant):
-    """Maps the value of a factor to its code.
+    """Base class of encodings, which map the value of a factor to its code.
 
     Examples
     --------
@@ -38,9 +38,9 @@ class Encoding(Variant):
     """
 
     population: ClassVar[bool] = True
-    """Whether an absent factor can be told from a present one."""
+    """Whether the code tells an absent factor from a present one."""
     differentiable: ClassVar[bool] = True
-    """Whether the code is differentiable in the value, and defined between the factor's values."""
+    """Whether the code is defined between the factor's values, and differentiable."""
 
     def size(self, factor: Factor) -> int:
         """Return the number of neurons. Default: one per value."""
@@ -61,11 +61,11 @@ class Encoding(Variant):
         return torch.where(absent[..., None], torch.zeros_like(code), code)
 
     def of(self, factor: Factor) -> Encoding:
-        """Return the encoding of this factor: itself, unless encodings are mixed."""
+        """Return the encoding of a factor: this one, unless it is mixed."""
         return self
 
     def resolved(self, grid: FactorGrid) -> Encoding:
-        """Return the encoding with defaults that depend on the factors written out."""
+        """Return the encoding with all defaults that depend on the factors filled in."""
         return self
 
 
@@ -93,7 +93,7 @@ class Bump(Encoding):
 
     kind: Literal["bump"] = "bump"
     variance: Annotated[float, Field(gt=0, le=1e9)] = 1.0
-    """s², in squared neuron spacings (the encoding-width study uses 1, 3, … 11)."""
+    """Variance s², in squared neuron spacings (the encoding-width study uses 1, 3, … 11)."""
 
     def code(self, values: Float[Tensor, "*shape"], factor: Factor) -> Float[Tensor, "*shape neuron"]:
         return torch.exp(-(_distances(values, factor) ** 2) / (2 * self.variance))
@@ -117,7 +117,7 @@ class OneHot(Encoding):
     def code(self, values: Float[Tensor, "*shape"], factor: Factor) -> Float[Tensor, "*shape neuron"]:
         position = factor.position(values)
         if bool(((position - position.round()).abs() > 1e-6).any()):
-            raise InvalidValue("encoding", self.kind, "another encoding: real-valued factors have no one-hot code")
+            raise InvalidValue("encoding", self.kind, "another one, since real-valued factors have no one-hot code")
         beyond = values[(position < -0.5) | (position > factor.count - 0.5)]
         if len(beyond):
             raise InvalidValue(f"values of {factor.name}", beyond[0].item(), f"{factor.low:g} to {factor.high:g}")
@@ -140,7 +140,7 @@ class Rate(Encoding):
     kind: Literal["rate"] = "rate"
     population: ClassVar[bool] = False
     scale: Literal["raw", "unit"] = "raw"
-    """`raw`: the raw value (pixels in the published scripts). `unit`: scaled to [−1, 1]."""
+    """Use the raw value (raw; pixels in the published scripts), or scale it to [−1, 1] (unit)."""
 
     def size(self, factor: Factor) -> int:
         return 1
@@ -154,7 +154,7 @@ class Rate(Encoding):
 
 @ENCODINGS.register
 class Ramp(Encoding):
-    """Graded thermometer: `clip(v − k + ½, 0, 1)`, the population form of a rate code.
+    """A graded thermometer code, `clip(v − k + ½, 0, 1)`: the population version of a rate code.
 
     Examples
     --------
@@ -186,7 +186,7 @@ class Positional(Encoding):
     pairs: Annotated[int, Field(ge=1, le=4096)] = 8
     """Number of frequencies, each with a sine and a cosine."""
     base: Annotated[float, Field(gt=1, le=1e12)] = 10000.0
-    """Ratio of the longest to the shortest wavelength, if one more frequency followed."""
+    """Each wavelength is base^(1/pairs) times the previous one."""
 
     def size(self, factor: Factor) -> int:
         return 2 * self.pairs
@@ -199,7 +199,7 @@ class Positional(Encoding):
 
 @ENCODINGS.register
 class Polar(Encoding):
-    """(cos θ, sin θ) of an angle; other factors have a one-hot code, interpolated linearly between their values.
+    """(cos θ, sin θ) for an angle; for other factors, a one-hot code that is interpolated linearly between values.
 
     The interpolation makes the code differentiable. An absent angle is (0, 0), which is not on the circle.
 
@@ -226,9 +226,9 @@ class Polar(Encoding):
 
 @ENCODINGS.register
 class Circular(Encoding):
-    """A bump on the circle: `exp((cos(θ − θ_k) − 1) / s²)`, with θ_k the angle of neuron k.
+    """A bump on the circle: `exp((cos(θ − θ_k) − 1) / s²)`, where θ_k is the angle of neuron k.
 
-    Close to the Gaussian of `bump` near its peak, but periodic and smooth. Other factors have a `bump` code.
+    Near its peak it is close to the Gaussian of `bump`, but it is periodic. Other factors have a `bump` code.
 
     Examples
     --------
@@ -242,7 +242,7 @@ class Circular(Encoding):
 
     kind: Literal["circular"] = "circular"
     variance: Annotated[float, Field(gt=0, le=1e9)] = 1.0
-    """s², in squared neuron spacings."""
+    """Variance s², in squared neuron spacings."""
 
     def code(self, values: Float[Tensor, "*shape"], factor: Factor) -> Float[Tensor, "*shape neuron"]:
         if factor.period is None:
@@ -253,12 +253,12 @@ class Circular(Encoding):
 
 
 DEFAULTS: dict[Form, Encoding] = {"number": Bump(), "category": OneHot(), "angle": Circular()}
-"""Default encodings by form of the factor."""
+"""Default encoding for each form of a factor."""
 
 
 @ENCODINGS.register
 class Mixed(Encoding):
-    """One encoding per factor, as `mixed:x=bump:angle=polar`; factors not named get the default of their form.
+    """One encoding per factor, e.g. `mixed:x=bump:angle=polar`; the default for a factor depends on its form.
 
     Examples
     --------
@@ -293,7 +293,7 @@ class Mixed(Encoding):
 
     @property
     def parts(self) -> dict[str, Encoding]:
-        """The given encodings, by factor name."""
+        """The encodings that were given, by factor name."""
         return dict(self.__pydantic_extra__ or {})
 
     def __str__(self) -> str:
@@ -313,8 +313,8 @@ class Mixed(Encoding):
         first = next(iter(parts.values()))
         if all(part == first for part in parts.values()):
             return first
-        if "kind" in parts:  # the field that names the encoding
-            raise InvalidValue("factors", "kind", "a factor of another name, or the same encoding for all factors")
+        if "kind" in parts:  # the field that holds the encoding's name
+            raise InvalidValue("factors", "kind", "another name, unless all factors have the same encoding")
         return type(self)(**parts)
 
     @property

@@ -9,9 +9,9 @@ from typing import Any
 LONGEST = 80
 """Maximum length of a quoted value or field name."""
 LONGEST_REASON = 160
-"""Maximum length of another library's message."""
+"""Maximum length of a quoted message from another library."""
 NAMED_FAILURES = 5
-"""Maximum number of failed runs in a message."""
+"""Maximum number of failed runs that a message names."""
 
 
 class RecombineError(Exception):
@@ -38,7 +38,7 @@ class InvalidValue(RecombineError, ValueError):
     value
         The invalid value.
     allowed
-        What it must be, to follow "must be" in the message.
+        Description of allowed values, which follows "must be" in the message.
 
     Examples
     --------
@@ -61,7 +61,7 @@ class InvalidValue(RecombineError, ValueError):
 
 
 class StoreError(RecombineError):
-    """A store that cannot be used: unreadable, foreign, full or damaged.
+    """A store cannot be used: it is unreadable, damaged, on a full disk, or not a store.
 
     Examples
     --------
@@ -86,7 +86,7 @@ class RunsFailed(RecombineError):
     Parameters
     ----------
     reasons
-        Reason of each failure, by key of the run.
+        Reason for each failure, by the run's key.
     runs
         Total number of runs.
 
@@ -110,7 +110,7 @@ class RunsFailed(RecombineError):
 
 
 class Interrupted(RecombineError):
-    """Stopped by the user; completed runs are in the store."""
+    """The user interrupted training; completed runs are in the store."""
 
 
 class DeviceError(RecombineError):
@@ -125,14 +125,14 @@ class DeviceError(RecombineError):
 
 
 def _quoted(value: object) -> str:
-    """Return the value for a message: its `repr` on one line, shortened, or the type and shape of an array."""
+    """Return text for a value in a message: its `repr`, shortened, or the type and shape of an array."""
     if getattr(value, "shape", ()) and hasattr(value, "dtype"):
         return f"{type(value).__name__} {value.dtype} {tuple(value.shape)}"  # type: ignore[attr-defined]
     return shortened(repr(value))
 
 
 def shortened(text: str, longest: int = LONGEST) -> str:
-    """Return the text on one line; a long one loses its middle, since the end of a path matters most."""
+    """Return the text on one line, cutting the middle if it is long, since the end of a path matters most."""
     text = " ".join(text.split())
     head = longest // 3
     return text if len(text) <= longest else f"{text[:head]}…{text[head + 1 - longest :]}"
@@ -155,7 +155,7 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 
 def typed(value: object) -> str:
-    """Return the value as a flag takes it: `none`, `true`, `6,6`, `0,1;3,4`, `(center:low=2)`."""
+    """Return a value as it is written in a flag, e.g. `none`, `true`, `6,6`, `0,1;3,4`, `(center:low=2)`."""
     if value is None:
         return "none"
     if isinstance(value, bool):
@@ -169,7 +169,7 @@ def typed(value: object) -> str:
 
 
 def from_pydantic(error: Any, fields: Iterable[str]) -> InvalidValue:
-    """Return the first error of a pydantic `ValidationError` as an `InvalidValue`; `fields` are the model's."""
+    """Return the first error in a pydantic `ValidationError` as an `InvalidValue`; `fields` are the known fields."""
     first = error.errors(include_url=False)[0]
     kind, context = first["type"], first.get("ctx", {})
     if isinstance(context.get("error"), InvalidValue):  # raised by a validator or a nested record

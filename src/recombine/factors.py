@@ -1,16 +1,16 @@
 """Factors of variation and the grid of their combinations.
 
-A factor has `count` values from `low` to `high`, evenly spaced unless they are `given`. A value's *position* is its
+A factor has `count` values from `low` to `high`, evenly spaced unless listed in `given`. A value's *position* is its
 index, 0 at `low` and `count − 1` at `high`, interpolated linearly between neighbouring values. Population codes and
-hold-outs use positions, renderers use values; for a pixel coordinate (0 … N−1) both are the same. The *form* is one of
+hold-outs use positions, renderers use values; for a pixel coordinate (0 … N−1) both are the same. Its *form* is one of
 
 - `number`: a quantity, which may lie between two values of the grid;
-- `category`: one of a few kinds (a shape), with nothing in between;
-- `angle`: a periodic quantity, with `period` 360 by default (2π for radians, 90 for the orientation of a square). The
-  values may span at most one period.
+- `category`: one of a few kinds, such as shapes, with nothing in between;
+- `angle`: a periodic quantity, whose `period` is 360 by default (2π for radians, 90 for the orientation of a square).
+  The values may span at most one period.
 
-Points of a grid are ordered with the last factor fastest, like `itertools.product`. Large grids need not be enumerated:
-`rows` returns the values of some points.
+The last factor of a grid varies fastest, as in `itertools.product`. Large grids are not enumerated: `rows` returns the
+values of selected points.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from torch import Tensor
 from recombine.errors import InvalidValue, listed
 
 LARGEST_GRID = 10**7
-"""Maximum number of points of a grid and of values of a factor; coordinates of more would not fit into memory."""
+"""Maximum number of points in a grid and of values of a factor, so that coordinates fit into memory."""
 TURN = 360.0
 """Default period of an angle, in degrees."""
 
@@ -45,11 +45,11 @@ class Factor:
     Parameters
     ----------
     name
-        Its name in flags and Datasets.
+        Name of the factor in flags and Datasets.
     low
-        Its lowest value.
+        Lowest value.
     high
-        Its highest value.
+        Highest value.
     count
         Number of values.
     form
@@ -104,7 +104,7 @@ class Factor:
 
     @classmethod
     def of(cls, name: str, values: Iterable[float], form: Form = "number", period: float | None = None) -> Self:
-        """Return the factor with these values in increasing order, without `given` if they are evenly spaced.
+        """Return a factor with these increasing values; `given` is left out if they are evenly spaced.
 
         >>> Factor.of("size", [0.5, 0.7, 1.0]).position(torch.tensor([0.6, 1.0]).double()).tolist()
         [0.5, 2.0]
@@ -117,7 +117,7 @@ class Factor:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Parse `NAME=LOW:HIGH` or `NAME=LOW:HIGH:COUNT`, either with `:FORM`; a factor called `angle` is an angle."""
+        """Parse `NAME=LOW:HIGH[:COUNT][:FORM]`; by default, a factor called `angle` is an angle."""
         name, _, span = text.partition("=")
         name, bounds = name.strip(), span.split(":")
         form = bounds.pop() if bounds[-1] in FORMS else None
@@ -146,7 +146,7 @@ class Factor:
         return torch.linspace(self.low, self.high, self.count, dtype=torch.float64)
 
     def position(self, values: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
-        """Return the positions of values, extrapolated linearly beyond the ends."""
+        """Return the positions of values, extrapolated linearly outside the range."""
         if self.given is None or self.count == 1:
             return (values - self.low) / self.spacing
         own = self.values.to(values)
@@ -154,13 +154,13 @@ class Factor:
         return below + (values - own[below]) / (own[below + 1] - own[below])
 
     def radians(self, values: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
-        """Return angles in radians, with 2π for one period."""
+        """Return angles in radians, so that one period is 2π."""
         if self.period is None:
             raise InvalidValue(f"{self.name}.form", self.form, "angle, the only form with a period")
         return values * (2 * math.pi / self.period)
 
     def nearby(self, values: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
-        """Return values, with angles outside the range shifted by whole periods to the nearest equivalent."""
+        """Return the values; angles outside the range are shifted by whole periods to be as close to it as possible."""
         if self.period is None:
             return values
         gap = (self.period - (self.high - self.low)) / 2  # on each side of the range
@@ -169,7 +169,7 @@ class Factor:
 
 
 def _increasing(name: str, values: Iterable[float]) -> tuple[float, ...]:
-    """Return the values as floats; they must increase."""
+    """Return the values as floats; raises unless they increase."""
     numbers = tuple(float(value) for value in values)
     if not numbers or not all(a < b for a, b in pairwise(numbers)):
         raise InvalidValue(f"{name}.given", list(numbers), "in increasing order")
@@ -241,7 +241,7 @@ class FactorGrid:
         return self.rows(torch.arange(self.size))
 
     def positions(self, indices: Int[Tensor, " row"]) -> Int[Tensor, "row factor"]:
-        """Return the integer positions of points, given by their indices.
+        """Return the integer positions of points, given the points' indices.
 
         >>> FactorGrid((Factor("x", 0, 27, 28), Factor("y", 0, 27, 28))).positions(torch.tensor([0, 29, 783])).tolist()
         [[0, 0], [1, 1], [27, 27]]
@@ -255,7 +255,7 @@ class FactorGrid:
         return torch.stack(columns[::-1], dim=1)
 
     def rows(self, indices: Int[Tensor, " row"]) -> Float[Tensor, "row factor"]:
-        """Return the factor values of points, given by their indices.
+        """Return the factor values of points, given the points' indices.
 
         >>> FactorGrid((Factor("x", 0, 9, 10), Factor("size", 0.5, 1, 2))).rows(torch.tensor([0, 3])).tolist()
         [[0.0, 0.5], [1.0, 1.0]]
@@ -265,10 +265,10 @@ class FactorGrid:
         return torch.stack([own[column] for own, column in zip(values, columns, strict=True)], dim=1)
 
     def axes(self, factors: tuple[str | int, ...] | None) -> tuple[int, ...]:
-        """Return the indices of factors given by name or index. Default: all."""
+        """Return the indices of factors, which are given by name or index; None means all."""
         if factors is None:
             return tuple(range(len(self.factors)))
-        allowed = f"different factors of {listed(self.names)}, by name or index"
+        allowed = f"different factors from {listed(self.names)}, by name or index"
         axes = []
         for factor in factors:
             place = self.names.index(factor) if factor in self.names else factor
@@ -280,7 +280,7 @@ class FactorGrid:
         return tuple(axes)
 
     def nearest(self, values: Float[Tensor, "point factor"]) -> Int[Tensor, " point"]:
-        """Return the index of the grid point nearest to each row of values; for angles, nearest on the circle.
+        """Return the index of the grid point nearest to each row of values; angles are compared on the circle.
 
         >>> FactorGrid((Factor("angle", 0, 270, 4, form="angle"),)).nearest(torch.tensor([[260.0], [350.0]])).tolist()
         [3, 0]

@@ -1,8 +1,8 @@
 """Reading of regular files, and atomic writing.
 
-A file is written under a temporary name, flushed, then renamed. Its writer holds a lock on it meanwhile, so that files
-that a killed process left behind can be told from those that another process is writing. Errors of the operating system
-become one-line messages.
+A file is written under a temporary name, flushed, then renamed. It is locked meanwhile, so that files that a killed
+process left behind can be told from files that another process is writing. Errors of the operating system are turned
+into one-line messages.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ if TYPE_CHECKING:
 
 FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP}
-"""Errors of file systems without file locks."""
+"""Error numbers of file systems without file locks."""
 ALLOWED = (
-    (FULL, "a directory on a disk with room left"),
+    (FULL, "a directory on a disk that is not full"),
     ({errno.EACCES, errno.EPERM, errno.EROFS}, "a path that can be read and written"),
     ({errno.ENOTDIR, errno.EEXIST, errno.EISDIR}, "a directory, or a path where one can be made"),
     (NO_LOCKS, "a directory on a file system with file locks"),
 )
-"""What a path must be, by error number."""
+"""Description of allowed paths, by error number."""
 TEMPORARY = re.compile(r"\.(?P<name>.+)\.\d+(-[0-9a-f]+)?")
 """Names of temporary files: `.NAME.PROCESS-RANDOM`."""
 
 
 class NotRegular(OSError):
-    """The path is not a regular file but a folder, link, pipe or device."""
+    """Raised for a path that is not a regular file but a folder, link, pipe or device."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(errno.EINVAL, "not a regular file", str(path))
@@ -62,7 +62,7 @@ def one_line_errors(path: Path, field: str = "store") -> Iterator[None]:
 
 
 def open_regular(path: Path, *, follow: bool = False) -> int:
-    """Open a regular file for reading; never blocks on a pipe, and follows links only with `follow`."""
+    """Open a regular file for reading, without blocking on a pipe; links are followed only with `follow`."""
     flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | (0 if follow else os.O_NOFOLLOW)
     try:
         descriptor = os.open(path, flags)
@@ -91,7 +91,7 @@ def read_given(path: Path, field: str) -> bytes:
 
 
 def read_array(path: Path, field: str) -> numpy.ndarray:
-    """Return the array of a `.npy` file, in native byte order."""
+    """Return the array in a `.npy` file, in native byte order."""
     import numpy
 
     try:
@@ -100,7 +100,7 @@ def read_array(path: Path, field: str) -> numpy.ndarray:
         raise
     except Exception as error:  # numpy evaluates the header as Python, which may raise anything
         reason = reason_of(error)
-        if "allow_pickle" in reason:  # numpy advises to load it unsafely
+        if "allow_pickle" in reason:  # numpy's message suggests loading it unsafely
             reason = "it contains Python objects, or is not an array"
         raise InvalidValue(field, str(path), f"an intact .npy file ({reason})") from error
     if not isinstance(array, numpy.ndarray):
@@ -122,7 +122,7 @@ def as_numbers(array: numpy.ndarray, field: str) -> numpy.ndarray:
 
 
 def parsed_json(content: bytes | str) -> Any:
-    """Return the value of a JSON text; raises `ValueError`, also if it is nested too deeply."""
+    """Return the value of a JSON text; raises `ValueError` if it is invalid or nested too deeply."""
     try:
         return json.loads(content)
     except RecursionError:
@@ -153,7 +153,7 @@ def write_parts(path: Path, parts: Iterable[bytes | memoryview], field: str = "s
 
 
 def fill_folder(folder: Path, contents: Mapping[str, bytes]) -> None:
-    """Write the files of a new folder; all are written before the first flush, so that the disk takes them together."""
+    """Write the files of a new folder; all are written before the first is flushed, which is faster."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
     with ExitStack() as files:
         opened = []
@@ -168,7 +168,7 @@ def fill_folder(folder: Path, contents: Mapping[str, bytes]) -> None:
 
 
 def _created(path: Path) -> int:
-    """Create and lock a file; it still exists once the lock is held."""
+    """Create and lock a file, making sure that it still exists once the lock is held."""
     while True:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
         try:
@@ -179,7 +179,7 @@ def _created(path: Path) -> int:
                 raise
         if os.fstat(descriptor).st_nlink:
             return descriptor
-        os.close(descriptor)  # another process took it for abandoned before it was locked
+        os.close(descriptor)  # another process deleted it as abandoned before it was locked
 
 
 def remove_abandoned(folder: Path, ours: Callable[[str], bool]) -> None:
@@ -190,7 +190,7 @@ def remove_abandoned(folder: Path, ours: Callable[[str], bool]) -> None:
             if match is None or not ours(match["name"]):
                 continue
             with suppress(OSError), os.fdopen(open_regular(path), "rb") as file:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # fails while it is being written
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # raises while it is being written
                 path.unlink()
 
 
@@ -203,7 +203,7 @@ def require_folder(path: Path, field: str) -> None:
 
 
 def cache_folder() -> Path:
-    """Return the cache folder: `RECOMBINE_CACHE`, or the user's default."""
+    """Return the cache folder: `RECOMBINE_CACHE`, or the default for the user."""
     from platformdirs import user_cache_path
 
     named = os.environ.get("RECOMBINE_CACHE")
@@ -211,7 +211,7 @@ def cache_folder() -> Path:
 
 
 def entries(folder: Path) -> list[str]:
-    """Return the sorted names in a folder; empty if it does not exist."""
+    """Return the sorted names in a folder; empty if the folder does not exist."""
     with one_line_errors(folder):
         try:
             return sorted(os.listdir(folder))

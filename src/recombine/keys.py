@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from typing import Any
 
 DIGEST_LENGTH = 20
-"""Hexadecimal digits of a key: 80 bits, enough to rule out collisions."""
+"""Number of hexadecimal digits in a key: 80 bits, enough to rule out collisions."""
 REVISION = 5
-"""Revision of the training code: raise it when a spec trains to different weights, so that old runs are not reused."""
+"""Revision of the training code; increase it when training results change, so that old runs are not reused."""
 FIRST_NAMES = {"beta1": "mean_decay", "beta2": "square_decay"}
 """Original names of renamed recipe fields."""
 _PRESENT_NAMES = {first: name for name, first in FIRST_NAMES.items()}
@@ -25,12 +25,12 @@ def canonical_json(fields: Mapping[str, Any]) -> str:
 
 
 def json_digest(fields: Mapping[str, Any]) -> str:
-    """Return the digest of plain data, independent of the order of its names."""
+    """Return a digest of JSON data, independent of the order of its names."""
     return hashlib.sha256(canonical_json(fields).encode()).hexdigest()[:DIGEST_LENGTH]
 
 
 def stored_key(fields: Mapping[str, Any]) -> str:
-    """Return the key of a run from its stored spec and revision, with original or current names."""
+    """Return the key of a run, given its stored spec and revision with original or current names."""
     return json_digest(_with_names(fields, FIRST_NAMES))
 
 

@@ -1,9 +1,9 @@
 """Manifests: the SHA-256 of every file in a folder, checked whenever a file is read.
 
-A run's `manifest.json` is written once, with the run. Files of a results folder are replaced one by one, so its
-`digests.json` lists all digests that a file may have: the new digest is added, the file is written, the old digest is
-removed. A process that is killed between two of these steps leaves a file whose digest is listed. `null` stands for an
-absent file. Both manifests end with a digest of themselves. Digests detect accidents, not intent (docs/trust.md).
+A run's `manifest.json` is written once, with the run. Files in a results folder are replaced one by one, so its
+`digests.json` lists all digests that a file may have: the new digest is added, the file is written, then the old digest
+is removed. If a process is killed in between, the file's digest is still listed. `null` means that the file may be
+absent. Both manifests end with a digest of themselves. Digests detect accidents, not tampering (docs/trust.md).
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ OURS = re.compile(
 )
 """Files that this package writes into a results folder."""
 OPTIONAL = ("index.html",)
-"""Files that users may delete: nothing reads them, and `recombine report` writes them again."""
+"""Files that users may delete: nothing reads them, and `recombine report` recreates them."""
 
 Contents = tuple[str | None, ...]
 """Possible digests of a file; None if it may be absent."""
 
 
 class Differs(Exception):
-    """A file differs from its manifest; the message says how."""
+    """Raised when a file does not match its manifest; the message says how."""
 
 
 def checked(path: Path, digests: Collection[str | None] | None = None, *, follow: bool = False) -> bytes:
-    """Return the content of a regular file that has one of these digests, if given; raises `Differs`."""
+    """Return the content of a file; raises `Differs` unless it is regular and has one of the digests, if given."""
     try:
         content = read(path, follow=follow)
     except (FileNotFoundError, NotADirectoryError):
@@ -75,7 +75,7 @@ class Manifest:
         self._updating = False
 
     def listed(self) -> dict[str, Contents]:
-        """Return the possible digests of each file; raises `Differs` if the list is missing or damaged."""
+        """Return the possible digests of each file; raises `Differs` if the manifest is missing or damaged."""
         with one_line_errors(self.folder / LIST, "from"):
             text = checked(self.folder / LIST, follow=True).decode(errors="replace")
         try:
@@ -87,7 +87,7 @@ class Manifest:
         raise Differs("not as it was written")
 
     def is_present(self, name: str) -> bool:
-        """Return whether a file or link of this name exists."""
+        """Return whether a file or link with this name exists."""
         with one_line_errors(self.folder / name, "from"):
             try:
                 os.lstat(self.folder / name)
@@ -96,20 +96,20 @@ class Manifest:
             return True
 
     def required(self) -> list[str]:
-        """Return the files that must exist; empty without a list."""
+        """Return the files that must exist; empty without a valid manifest."""
         try:
             return [name for name, contents in self.listed().items() if None not in contents]
         except Differs:
             return []
 
     def read(self, name: str) -> bytes | None:
-        """Return the content of an intact file, None if it was never written; raises `Differs`."""
+        """Return the content of a file, or None if it was never written; raises `Differs` if it is damaged."""
         if not self.is_present(name) and name not in self.required():
             return None
         with one_line_errors(self.folder / name, "from"):
             try:
                 return self._checked(name)
-            except Differs:  # it may have been replaced after the list was read
+            except Differs:  # it may have been replaced after the manifest was read
                 if self._updating:
                     raise
                 with _locked(self.folder, fcntl.LOCK_SH):
@@ -125,7 +125,7 @@ class Manifest:
         return checked(self.folder / name, files.get(name, ()), follow=True)
 
     def names(self) -> list[str]:
-        """Return all files that are listed or should be, or the list itself if it is missing or damaged."""
+        """Return all files that are listed or should be, or only the manifest if it is missing or damaged."""
         with one_line_errors(self.folder, "from"):
             folders = [self.folder / part for part in FOLDERS if (self.folder / part).is_dir()]
             paths = [str(path.relative_to(self.folder)) for folder in folders for path in folder.iterdir()]
@@ -151,7 +151,7 @@ class Manifest:
         self.update(lambda: contents)
 
     def update(self, contents: Callable[[], Mapping[str, bytes | None]]) -> None:
-        """Write the files that a function returns; it may read others, as no other process writes meanwhile."""
+        """Write the files that a function returns; no other process can write while the function reads other files."""
         with one_line_errors(self.folder, "out"):
             self.folder.mkdir(parents=True, exist_ok=True)
             with _locked(self.folder, fcntl.LOCK_EX):
@@ -164,7 +164,7 @@ class Manifest:
     def _replace(self, contents: Mapping[str, bytes | None]) -> None:
         for name in contents:
             if not OURS.fullmatch(name):
-                raise InvalidValue("file", name, "a file of a results folder")
+                raise InvalidValue("file", name, "a file that belongs in a results folder")
         _refuse_links(self.folder)
         try:
             before = self.listed()
@@ -190,7 +190,7 @@ class Manifest:
 
 
 def write_into(folder: Path, contents: Mapping[str, bytes]) -> None:
-    """Write files into a folder, and list them if it is a results folder or one of its subfolders."""
+    """Write files to a folder; in a results folder or one of its subfolders, add them to the manifest."""
     for root in (folder, folder.parent):
         names = {str((folder / name).relative_to(root)): content for name, content in contents.items()}
         if Manifest(root).is_present(LIST) and all(OURS.fullmatch(name) for name in names):
@@ -215,7 +215,7 @@ def remove_temporaries(folder: Path) -> None:
 
 
 def _refuse_links(folder: Path) -> None:
-    """Refuse a results folder whose subfolders are links: nothing is written or deleted through a link."""
+    """Raise if a subfolder is a link, so that nothing is written or deleted through a link."""
     for part in filter(None, FOLDERS):
         if (folder / part).is_symlink():
             raise InvalidValue("out", str(folder), f"a folder whose {part!r} is not a link")
@@ -223,7 +223,7 @@ def _refuse_links(folder: Path) -> None:
 
 @contextmanager
 def _locked(folder: Path, kind: int) -> Iterator[None]:
-    """Hold a lock on the folder itself, which leaves no file behind, if the file system has locks."""
+    """Lock the folder itself, which leaves no file behind, if the file system supports locks."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         try:

@@ -1,4 +1,4 @@
-"""Panels that several figures share; each draws arrays into an axes."""
+"""Panels shared by several figures; each function draws arrays into an axes."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ if TYPE_CHECKING:
 
 HOLDOUT_COLOR = "#D55E00"
 COLORS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#000000")
-"""The palette of Okabe and Ito, safe for colour-blind readers."""
+"""The palette of Okabe and Ito, suitable for colour-blind readers."""
 FAINT = 0.2
-"""Smallest value shown as white."""
+"""Minimum value of the white level."""
 
 
 @contextmanager
 def styled() -> Iterator[None]:
-    """Draw figures in this package's style within the context."""
+    """A context in which figures are drawn in this package's style."""
     with as_file(files("recombine") / "recombine.mplstyle") as path, pyplot.style.context(str(path)):
         yield
         interactive = pyplot.isinteractive()
-    if interactive:  # set by a notebook's backend when the first figure loads it; later figures need it too
+    if interactive:  # a notebook's backend sets it with the first figure; later figures need it too
         pyplot.ion()
 
 
@@ -47,7 +47,7 @@ def edges_of(values: np.ndarray) -> np.ndarray:
 
 
 def outline(ax: Axes, region: np.ndarray, x: np.ndarray, y: np.ndarray) -> None:
-    """Draw a dashed border around the True cells of a region over the grid."""
+    """Draw a dashed border around the True cells of a region of the grid."""
     edges_x, edges_y = edges_of(x), edges_of(y)
     padded = np.pad(region.astype(int), 1)
     points: list[tuple[float, float]] = []
@@ -63,13 +63,13 @@ def outline(ax: Axes, region: np.ndarray, x: np.ndarray, y: np.ndarray) -> None:
 
 
 def _stretches(on: np.ndarray) -> list[tuple[int, int]]:
-    """Return the first and past-the-last index of every run of True."""
+    """Return the first index and the end (exclusive) of every run of True values."""
     change = np.flatnonzero(np.diff(np.pad(on.astype(int), 1)))
     return [(int(first), int(last)) for first, last in zip(change[0::2], change[1::2], strict=True)]
 
 
 def cross(ax: Axes, x: float, y: float) -> None:
-    """Mark the true position."""
+    """Mark the true position with a cross."""
     ax.plot([x], [y], marker="x", color=HOLDOUT_COLOR, markersize=6, markeredgewidth=1.5, linestyle="none")
 
 
@@ -90,10 +90,10 @@ def drawn_image(
     ax: Axes, image: np.ndarray, held_out: np.ndarray | None = None, place: Any = None,
     background: float = 0.0,
 ) -> None:  # fmt: skip
-    """Show a network's output, bright on black whatever the polarity, with the held-out region and true position.
+    """Show a network's output as bright on black, with the held-out region and the true position.
 
-    White is the brightest pixel, but at least `FAINT`. An image `(channel, y, x)` is shown in colour if it has three
-    channels, else as its summed distance from the background.
+    The brightest pixel is white if it is at least `FAINT`. An image `(channel, y, x)` with three channels is shown in
+    colour; otherwise, its distance from the background is summed over channels.
     """
     y, x = np.arange(image.shape[-2]), np.arange(image.shape[-1])
     extent = extent_of(x, y)
@@ -111,7 +111,7 @@ def drawn_image(
 
 
 def held_out_drawing(ax: Axes, image: np.ndarray, result: xarray.Dataset, sample: int) -> None:
-    """Show a network's output at one of a Dataset's held-out positions."""
+    """Show a network's output at one of the held-out positions in a Dataset."""
     place = result["place"].values[sample]
     drawn_image(ax, image, result["held_out"].values, place, float(result.attrs.get("background", 0.0)))
 
@@ -150,7 +150,7 @@ def band(ax: Axes, values: xarray.DataArray, label: str, color: Any, **line: Any
 
 
 def seed_count(values: xarray.DataArray) -> str:
-    """Return the number of seeds with a value in words, as a range over arms."""
+    """Return text for the number of seeds that have a value; a range if it differs between conditions."""
     inner = values.dims[values.dims.index("seed") + 1 :]
     counts = values.notnull().any(inner).sum("seed").values.ravel()
     counts = counts[counts > 0] if (counts > 0).any() else counts
@@ -170,12 +170,12 @@ def geometric_mean(values: xarray.DataArray) -> float:
 
 
 def stage_names(count: int) -> list[str]:
-    """Return titles of stage panels: the input, the layers by number, the output."""
+    """Return the titles of stage panels: in, 1, 2, …, out."""
     return ["in", *(str(k) for k in range(1, count - 1)), "out"]
 
 
 def letter(ax: Axes, text: str, title: str = "") -> None:
-    """Set a panel's letter as in the paper, with a title."""
+    """Set a panel's title, preceded by its letter in the paper."""
     ax.set_title("")
     ax.set_title(f"({text}) {title}", loc="left", fontsize=9)
 
@@ -183,7 +183,7 @@ def letter(ax: Axes, text: str, title: str = "") -> None:
 def volume_rows(
     result: xarray.Dataset, rows: Sequence[tuple[str, xarray.DataArray]], title: str, width: float = 1.25
 ) -> Figure:
-    """Draw maps of log10 dv, one row per network and one column per stage, each with its own colour scale."""
+    """Draw maps of log10 dv, one row per network and one column per stage, each with a separate colour scale."""
     stages = max(int(volume.notnull().any(["y", "x"]).sum()) for _, volume in rows)
     with styled():
         figure, axes = pyplot.subplots(
@@ -198,7 +198,7 @@ def volume_rows(
 
 
 def volume_line(axes: Sequence[Axes], result: xarray.Dataset, volume: xarray.DataArray) -> None:
-    """Draw maps of log10 dv of one network, one panel per stage; unused panels are hidden."""
+    """Draw maps of log10 dv for one network, one panel per stage; hide unused panels."""
     present = [own.values for own in volume.transpose("stage", ...) if own.notnull().any()]
     for ax in axes[len(present) :]:
         ax.set_visible(False)
@@ -208,7 +208,7 @@ def volume_line(axes: Sequence[Axes], result: xarray.Dataset, volume: xarray.Dat
 
 
 def bar_groups(ax: Axes, groups: Sequence[str], values: Mapping[str, np.ndarray], colors: Sequence[str]) -> None:
-    """Plot every seed as a dot over its group, with the mean as a line."""
+    """Plot each seed as a dot above its group's label, and the mean as a line."""
     for k, group in enumerate(groups):
         finite = values[group][np.isfinite(values[group])]
         jitter = np.linspace(-0.18, 0.18, len(finite)) if len(finite) > 1 else np.zeros(len(finite))

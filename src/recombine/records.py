@@ -1,20 +1,20 @@
 """Frozen, validated records with a digest, and registries of interchangeable ones.
 
-Everything a result depends on is a field of a record. The digest covers defaults too, so that a changed default changes
-it. A field that was added after records of its kind were first stored is marked `ADDED`: it is left out of the JSON
-while it has its default, so that older records keep their digest. Its default can never change, and text such as
-`name:3` cannot set it by position.
+Everything a result depends on is a field of a record. The digest includes defaults, so it changes if a default changes.
+A field added after records of its kind were first stored is marked `ADDED`: it is left out of the JSON while it has its
+default, so that older records keep their digest. Its default can never change, and it cannot be set by position in text
+such as `name:3`.
 
-The docstring below a field is the help of its flag, and is added to the Parameters section of its class.
+The docstring below a field is the help text of its flag, and is added to the Parameters section of its class.
 
-A family of interchangeable parts has a registry:
+Each family of interchangeable classes (encodings, hold-outs, decoders, …) has a registry:
 
 >>> ENCODINGS = Registry("encoding", Encoding)
 >>> @ENCODINGS.register
 ... class Mine(Encoding): ...
 
-A registered class is accepted in specs (by name, as text `mine:width=3`, as JSON), listed in messages and on the
-command line, and covered by the contract tests.
+A registered class is accepted in specs (by name, as text such as `mine:width=3`, or as JSON), listed in messages and on
+the command line, and covered by the contract tests.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from recombine.files import parsed_json
 from recombine.keys import canonical_json, json_digest
 
 ADDED = "added after records of its kind were first stored"
-"""Marks a field: `Annotated[int, ADDED] = 1`."""
+"""Marker for a field, as in `Annotated[int, ADDED] = 1`."""
 
 
 class Frozen(BaseModel):
@@ -103,7 +103,7 @@ NEXT_SECTION = re.compile(r"^(?=(?:Examples|Notes|References|See Also)\n-+\n)", 
 
 
 def with_parameters(text: str, fields: Mapping[str, FieldInfo]) -> str:
-    """Return a class's docstring with its fields added to the Parameters section, unless they are there already."""
+    """Return a class's docstring, adding to its Parameters section all fields that are not described there."""
     head, *rest = NEXT_SECTION.split(inspect.cleandoc(text), maxsplit=1)
     summary, _, described = head.rstrip().partition(OWN_SECTION)
     there = re.findall(r"^(\w+)", described, re.MULTILINE)
@@ -141,16 +141,16 @@ def added_defaults(cls: type[Frozen]) -> dict[str, Any]:
 
 
 class Variant(Frozen):
-    """One member of a family (an encoding, a hold-out, …), identified by `kind`.
+    """Base class of the members of a family (encodings, hold-outs, …), identified by `kind`.
 
-    A subclass defines `kind: Literal["name"] = "name"` first, then its own fields.
+    A subclass defines `kind: Literal["name"] = "name"` first, then its fields.
     """
 
     kind: str
 
     @classmethod
     def from_text(cls, parts: list[str]) -> Self:
-        """Parse the parts of `name:part:part`, each a value in the order of the fields or `field=value`."""
+        """Parse the parts of `name:part:part`; each is `field=value`, or a value for the next field in order."""
         names = [name for name in cls.model_fields if name not in {"kind", *added_defaults(cls)}]
         fields: dict[str, str] = {}
         for position, part in enumerate(text_pieces(parts)):
@@ -168,7 +168,7 @@ class Variant(Frozen):
     @model_validator(mode="before")
     @classmethod
     def _read_texts(cls, fields: Any) -> Any:
-        """Convert `none` and lists, which flags give as text, according to the type of the field."""
+        """Convert `none` and lists, which are text in flags, according to the type of the field."""
         if not isinstance(fields, dict):
             return fields
         known = cls.model_fields
@@ -183,7 +183,7 @@ class Variant(Frozen):
         return str(cls.model_fields["kind"].default)
 
     def __str__(self) -> str:
-        """Return text that the registry parses to an equal record: `name:field=value`, without defaults."""
+        """Return the record as `name:field=value`, without defaults, which the registry can parse."""
         changed = [
             f"{name}={typed(value)}"
             for name, info in type(self).model_fields.items()
@@ -193,7 +193,7 @@ class Variant(Frozen):
 
 
 def text_pieces(parts: list[str]) -> list[str]:
-    """Rejoin the parts of a text split at colons that lie inside parentheses."""
+    """Rejoin parts of a text that was split at colons inside parentheses."""
     pieces: list[str] = []
     for part in parts:
         if pieces and pieces[-1].count("(") > pieces[-1].count(")"):
@@ -214,7 +214,7 @@ def _read(text: str, annotation: Any) -> Any:
     item = get_args(lists[0])[0]
     nested = any(get_origin(kind) is tuple for kind in _kinds(item))
     separator = ";" if nested else ","
-    alone = not {*kinds} - {*lists, types.NoneType}  # else text without a separator is one value for all
+    alone = not {*kinds} - {*lists, types.NoneType}  # otherwise, text without a separator is a single value
     if not (alone or separator in text):
         return text
     parts = text.removesuffix(separator).split(separator) if text else []
@@ -243,25 +243,25 @@ class Registry(dict[str, type[V]], Generic[V]):
         self.field, self.base = field, base
 
     def __missing__(self, name: str) -> type[V]:
-        raise InvalidValue(self.field, name, f"one of {listed(self)} (or one of your own, with --import MODULE)")
+        raise InvalidValue(self.field, name, f"one of {listed(self)} (or a class of yours, with --import MODULE)")
 
     def register(self, cls: type[V]) -> type[V]:
-        """Register a class under its `kind`; a class decorator."""
+        """Register a class under its `kind`; used as a class decorator."""
         if not (isinstance(cls, type) and issubclass(cls, self.base)):
             raise InvalidValue(self.field, cls, f"a subclass of {self.base.__name__}")
         if self.get(cls.kind_name(), cls) is not cls:
-            raise InvalidValue(self.field, cls.kind_name(), "a name that is not taken yet")
+            raise InvalidValue(self.field, cls.kind_name(), "a name that is not in use")
         if missing := sorted(cls.__abstractmethods__):
             raise InvalidValue(self.field, cls.__name__, f"a class that defines {listed(missing)}")
         self[cls.kind_name()] = cls
         return cls
 
     def unregister(self, name: str) -> None:
-        """Remove a class."""
+        """Remove a class from the registry."""
         del self[name]
 
     def parse(self, value: Any) -> V:
-        """Return an instance from an instance, text (`name:…`) or a mapping with `kind`."""
+        """Return an instance, given an instance, text (`name:…`) or a mapping with `kind`."""
         if isinstance(value, self.base):
             return value
         try:

@@ -23,17 +23,17 @@ from recombine.tasks import AnyTask, BumpTask
 
 Precision = Literal["float32", "tf32", "bf16"]
 FIRST_PENALTIES = ("entropy", "variance")
-"""Penalties whose weights are stored with the recipe, where they were before there were others."""
+"""Penalties whose weights are stored with the recipe, as they were before there were others."""
 LONGEST = 10**9
 """Maximum number of epochs or steps."""
 SEEDS = 2**31
-"""Seeds are smaller than this."""
+"""Seeds must be smaller than this."""
 _Share = Annotated[float, Field(ge=0, lt=1)]
 _Weight = Annotated[float, Field(ge=0)]
 
 
 class Recipe(Frozen):
-    """How a member is trained: AdamW on the mean squared error.
+    """How a network is trained: with AdamW on the mean squared error.
 
     Examples
     --------
@@ -46,9 +46,9 @@ class Recipe(Frozen):
     """
 
     epochs: Annotated[int, Field(ge=1, le=LONGEST)] | None = 50
-    """Passes over the training set, unless `steps` is given."""
+    """Number of passes over the training set, unless `steps` is given."""
     steps: Annotated[int, Field(ge=1, le=LONGEST)] | None = None
-    """Optimiser steps, instead of `epochs`."""
+    """Number of optimiser steps; replaces `epochs`."""
     batch: Annotated[int, Field(ge=1, le=2**20)] = 32
     """Batch size; the last batch of an epoch may be smaller."""
     lr: Annotated[float, Field(gt=0)] = 1e-3
@@ -56,15 +56,15 @@ class Recipe(Frozen):
     weight_decay: _Weight = 0.01
     """AdamW's decoupled weight decay."""
     absolute: _Weight = 0.0
-    """Weight of an additional mean absolute error."""
+    """Weight of an additional mean absolute error in the loss."""
     beta1: _Share = 0.9
-    """AdamW's decay rate of the first moment."""
+    """AdamW's decay rate for the first moment."""
     beta2: _Share = 0.999
-    """AdamW's decay rate of the second moment."""
+    """AdamW's decay rate for the second moment."""
     epsilon: Annotated[float, Field(gt=0)] = 1e-8
     """AdamW's constant in the denominator."""
     precision: Precision = "float32"
-    """Numerical precision: strict float32, TF32 matrix products, or bfloat16 with float32 master weights."""
+    """Numerical precision: float32 (strict), tf32 (for matrix products) or bf16 (with float32 master weights)."""
 
     @model_validator(mode="before")
     @classmethod
@@ -86,11 +86,11 @@ class Recipe(Frozen):
         return super().replace(**fields)
 
     def steps_per_epoch(self, examples: int) -> int:
-        """Return the optimiser steps per epoch for a number of training examples."""
+        """Return the number of optimiser steps per epoch, given the number of training examples."""
         return -(-examples // self.batch)
 
     def total_steps(self, examples: int) -> int:
-        """Return the optimiser steps of the whole training for a number of training examples."""
+        """Return the total number of optimiser steps, given the number of training examples."""
         return self.steps or self.steps_per_epoch(examples) * (self.epochs or 0)
 
 
@@ -108,20 +108,20 @@ class RunSpec(Frozen):
     """
 
     task: AnyTask = BumpTask()
-    """Images, encoding, hold-out and training set; a task, or its text as in flags."""
+    """Images, encoding, hold-out and training set, as a task or as text, such as `bump:size=8`."""
     decoder: AnyDecoder = CNN()
-    """Architecture; a decoder spec, or its text, such as `cnn:width=16`."""
+    """Architecture, as a decoder spec or as text, such as `cnn:width=16`."""
     recipe: Recipe = Recipe()
     """Loss and optimiser."""
     seed: Annotated[int, Field(ge=0, lt=SEEDS)] = 0
-    """Seed of all randomness: initial weights, training set, order of examples."""
+    """Seed for the initial weights, the training set and the order of examples."""
     penalties: Annotated[tuple[AnyPenalty, ...], ADDED] = ()
-    """Loss terms of remedies, as `hessian:weight=0.1`."""
+    """Loss terms that remedies add, such as `hessian:weight=0.1`."""
 
     @model_validator(mode="after")
     def _check(self) -> Self:
         if self.decoder.direction != self.task.direction:
-            allowed = f"one whose direction is {self.task.direction!r}, like the task's"
+            allowed = f"one with the task's direction, {self.task.direction!r}"
             raise InvalidValue("decoder", self.decoder.kind, allowed)
         for penalty in self.penalties:
             penalty.check(self.decoder)
@@ -144,7 +144,7 @@ class RunSpec(Frozen):
         return REMEDIES.parse(remedy).apply(self)
 
     def to_json(self) -> str:
-        """Return the spec and the revision of the training code as stored."""
+        """Return the spec and the revision of the training code as they are stored, as JSON."""
         return canonical_json(self._stored())
 
     def _stored(self) -> dict[str, Any]:
@@ -176,7 +176,7 @@ class RunSpec(Frozen):
 
     @property
     def total_steps(self) -> int:
-        """Optimiser steps of the whole training."""
+        """Total number of optimiser steps."""
         return self.recipe.steps or self.recipe.total_steps(len(self.task.training_values(self.seed)))
 
     def module(self) -> StagedDecoder:
@@ -190,7 +190,7 @@ class RunSpec(Frozen):
         return module
 
     def seeds(self, seeds: Iterable[int]) -> list[RunSpec]:
-        """Return the spec for several seeds; only these are validated."""
+        """Return a copy of the spec for each seed; only the seeds are validated."""
         seeds = list(seeds)
         if wrong := [seed for seed in seeds if not 0 <= seed < SEEDS]:
             raise InvalidValue("seed", wrong[0], f"0 to {SEEDS - 1}")

@@ -1,8 +1,8 @@
-"""Named random streams from one seed.
+"""Named random streams that are derived from one seed.
 
-Each use of randomness has its own stream, derived from the seed and the stream's name rather than from the state of
-another stream. So a member draws the same numbers alone, in any ensemble and after any interruption, and a checkpoint
-needs no random state but the step.
+Each use of randomness has a separate stream, derived from the seed and the stream's name. A member of an ensemble
+therefore draws the same numbers as when it is trained alone or resumed, and a checkpoint needs to store only the step,
+not the state of a random generator.
 """
 
 from __future__ import annotations

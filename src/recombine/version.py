@@ -1,7 +1,7 @@
-"""Version of this package, recorded with every result, and where its papers are found."""
+"""The version of this package, which is stored with every result, and where to find installed papers."""
 
 from __future__ import annotations
 
 __version__ = "0.1.0"
 PAPERS = "recombine.papers"
-"""Entry-point group under which papers are installed."""
+"""Entry-point group for installed papers."""

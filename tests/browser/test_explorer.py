@@ -49,7 +49,7 @@ def pixels(page, which=0):
 
 def test_dragging_into_the_holdout_changes_the_output(shown):
     page = shown(address="#at=0,0")
-    assert "in training range" in page.locator(".numbers").first.inner_text()
+    assert "in the training range" in page.locator(".numbers").first.inner_text()
     before = pixels(page)
     box = page.locator("#plane").bounding_box()
     page.mouse.move(box["x"] + 40, box["y"] + 10)

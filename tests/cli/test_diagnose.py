@@ -77,7 +77,7 @@ def test_a_stored_run_needs_nothing_else(place, store_path, capsys):
         ("nowhere:thing --grid x=0:7,y=0:7", "nowhere"),
         ("mycode:number --grid x=0:7,y=0:7", "not int"),
         ("mycode:decoder", "grid"),
-        ("mycode:decoder --grid x=0:7,y=0:7", "takes the encoded grid"),
+        ("mycode:decoder --grid x=0:7,y=0:7", "accepts encoded rows of shape"),
         ("mycode:decoder --grid x=0:7,y=0:7 --encoding braille", "encoding"),
         ("mycode:decoder --grid x=0:7,y=0:7 --encoding bump --stages layer9", "stages"),
         ("mycode:decoder --grid x=0:7,y=0:7 --encoding bump --weights saved.pt", "safetensors.torch.save_file(module"),

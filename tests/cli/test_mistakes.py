@@ -117,7 +117,7 @@ def test_full_disk_is_one_line_and_loses_nothing(filled, tmp_path):
     )  # fmt: skip
     assert done.returncode == 2, done.stderr
     assert done.stderr.count("\n") == 1, done.stderr
-    assert "room left" in done.stderr
+    assert "not full" in done.stderr
     assert {n: d for n, d in snapshot(filled).items() if n.startswith("runs/")} == kept
     assert all(not problems for _, problems in Store(filled).verify())
     assert os.listdir(filled / "tmp") == []

@@ -125,7 +125,7 @@ FILES = {
     "NaN": (lambda d: sprites_npz(d / "a.npz", latents_values=changed_labels(4, 2, np.nan)), "finite numbers (row 4)"),
     "rounding": (lambda d: sprites_npz(d / "a.npz", latents_values=changed_labels(4, 2, 1e-14)), "than rounding"),
     "a combination twice": (
-        lambda d: sprites_npz(d / "a.npz", latents_values=changed_labels(1, 2, 0.0)), "(rows 0 and 1 are both this"),
+        lambda d: sprites_npz(d / "a.npz", latents_values=changed_labels(1, 2, 0.0)), "(not in rows 0 and 1"),
     "names twice": (lambda d: sprites_npz(d / "a.npz", factor_names=np.array(["x", "x", "y"])), "different names"),
     "a bomb": (lambda d: bomb(d / "a.npz", (10**7, 4096, 4096)), "the size in its header"),
     "sizes that do not fit": (lambda d: mpi3d_npz(d / "a.npz", factor_sizes=np.array([5, 5])), "product is 24"),
@@ -136,7 +136,7 @@ FILES = {
     "ragged CSV": (lambda d: text(d / "f", "file,x\na.png,1\nb.png\n"), "2 values, as in the header"),
     "CSV with a gap": (lambda d: text(d / "f", "file,x,y\na.png,1,1\nb.png,,2\n"), "all numbers or all strings (row 1"),
     "CSV of numbers and texts": (lambda d: text(d / "f", "file,x\na.png,1\nb.png,one\n"), "all numbers or all strings"),
-    "CSV that leads out": (lambda d: text(d / "f", "file,x\n../a.png,1\n"), "inside the folder of the CSV"),
+    "CSV that leads out": (lambda d: text(d / "f", "file,x\n../a.png,1\n"), "in the CSV's folder"),
     "missing picture": (lambda d: with_picture(picture_folder(d / "f"), 5, None), "a readable file"),
     "truncated picture": (
         lambda d: with_picture(picture_folder(d / "f"), 5, png(images()[5])[:70]), "a valid PNG or JPEG"),

@@ -153,7 +153,9 @@ def test_sharded_weights_are_refused():
         rc.diagnose(module, TASK.grid, encode="bump")
 
 
-@pytest.mark.parametrize("given", [{"every": 0}, {"metrics": ["ood_eror"]}, {"hold_out": "center"}])
+@pytest.mark.parametrize(
+    "given", [{"every": 0}, {"metrics": ["ood_eror"]}, {"thorough": ["x"]}, {"hold_out": "center"}]
+)
 def test_mistakes_show_before_training(given):
     with pytest.raises((InvalidValue, TypeError)):
         rc.DiagnosisCallback(TASK.grid, **given)
@@ -215,3 +217,14 @@ def test_without_lightning_one_line_says_what_to_install(monkeypatch):
         monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(RecombineError, match="pip install lightning"):
         rc.DiagnosisCallback(TASK.grid, **QUICK).lightning()
+
+
+def test_a_single_metric_may_be_a_string():
+    callback = rc.DiagnosisCallback(TASK.grid, **{**SETTINGS, "metrics": "ood_error"})
+    assert list(callback(Network())) == ["diagnosis/ood_error"]
+
+
+@pytest.mark.parametrize("thorough", [True, ["braille"], "braille"])
+def test_thorough_is_refused_beside_metrics(thorough):
+    with pytest.raises(InvalidValue, match=r"^thorough must be omitted"):
+        rc.diagnose(Network(), TASK.grid, **QUICK, thorough=thorough)

@@ -10,6 +10,7 @@ from torch import nn
 import recombine
 from recombine.encodings import ENCODINGS
 from recombine.errors import InvalidValue
+from recombine.factors import Factor, FactorGrid
 from tests.small import small_spec
 
 diagnose = partial(recombine.diagnose, metrics=["metric", "volume", "factorization", "factorization_mean"])
@@ -146,3 +147,49 @@ def test_how_the_metric_was_computed_is_said_with_what_depends_on_it():
         for name in ("metric", "volume", "factorization", "factorization_mean", "factorization_of_means"):
             assert result[name].attrs["metric"] == method
             assert result[name].attrs["metric_reason"] == result.attrs["metric_reason"]
+
+
+@pytest.mark.parametrize("points", [None, 24], ids=["whole", "sampled"])
+def test_differences_use_the_values_of_unevenly_spaced_factors(points):
+    class Square(nn.Module):
+        def forward(self, values):
+            return values.square()
+
+    grid = FactorGrid((Factor.of("x", [0, 1, 3, 7, 8]), Factor.of("y", [0, 0.5, 2, 5, 9, 11])))
+    metric = diagnose(Square(), grid, geometry="differences", points=points)["metric"].sel(stage="output")
+    checked = 0
+    for name, high in (("x", 8), ("y", 11)):
+        inner = metric.sel(factor=name, other_factor=name)
+        inner = inner.isel({name: (inner[name] > 0) & (inner[name] < high)})
+        expected = np.broadcast_to((4 * inner[name] ** 2).values, inner.transpose(..., name).shape)
+        np.testing.assert_allclose(inner.transpose(..., name), expected, rtol=1e-4)
+        checked += inner.size
+    assert checked
+
+
+def test_geometry_is_not_reported_where_no_metric_tensor_is_needed():
+    result = recombine.diagnose(Through(nn.Tanh()), GRID, encode="bump", geometry="exact", metrics=["effective_rank"])
+    assert "metric" not in result.attrs
+    assert "metric: " not in result.summary()
+
+
+def test_a_check_that_cannot_be_made_is_noted():
+    def encode(values):
+        if not torch.equal(values.detach().round(), values.detach()):
+            raise KeyError("integers only")
+        return values
+
+    result = diagnose(nn.Linear(2, 2), GRID, encode=encode)
+    assert result.attrs["metric"] == "exact"
+    assert any(note.startswith("derivatives were not checked") for note in result.notes)
+
+
+def test_running_out_of_memory_is_not_hidden():
+    class Greedy(nn.Module):
+        def forward(self, values):
+            if len(values) == 1:
+                raise torch.OutOfMemoryError("CUDA out of memory")
+            return values
+
+    with pytest.raises(torch.OutOfMemoryError):
+        diagnose(Greedy(), GRID)

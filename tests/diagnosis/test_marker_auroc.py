@@ -112,6 +112,22 @@ def test_advice_is_for_modules_that_learnt_and_do_not_compose(monkeypatch, blank
     assert float(result["ood_over_mean"]) == pytest.approx(expected, abs=1e-6)
 
 
+def test_aurocs_below_chance_are_not_shown(monkeypatch):
+    record = {**RECORD, "numbers": {"factorization_mean": score(0.42), "id_error": score(0.5)}}
+    monkeypatch.setattr(results, "packaged", lambda: record)
+    assert "AUROC" not in diagnosis().summary()
+
+
+def test_advice_does_not_depend_on_known_aurocs(monkeypatch):
+    monkeypatch.setattr(results, "packaged", lambda: {**RECORD, "numbers": {}, "advice": ["draw better"]})
+    result = recombine.diagnose(
+        Drawer(TASK.held_out), TASK.grid, encode="bump", holdout=TASK.held_out,
+        targets=TASK.render(TASK.grid.points), metrics=["ood_over_mean"],
+    )  # fmt: skip
+    assert "draw better" in result.summary()
+    assert "AUROC" not in result.summary()
+
+
 def test_the_packaged_advice_rests_on_supported_claims():
     from recombine.papers.forced_rendering import PAPER as DEFAULT
 

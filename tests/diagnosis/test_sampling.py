@@ -10,7 +10,8 @@ from recombine.decoders.base import Interface
 from recombine.diagnosis import diagnose
 from recombine.errors import InvalidValue
 from recombine.factors import Factor, FactorGrid
-from recombine.metrics.sampling import PARTS, SUFFIX, draw_sub_grids, plan_of, quantile, repeated_estimate
+from recombine.metrics.registry import STAGE_METRICS, Column, Need, stage_metric
+from recombine.metrics.sampling import PARTS, SUFFIX, Scope, draw_sub_grids, plan_of, quantile, repeated_estimate
 from tests.coloured import ALL, ColouredBumps
 
 GRID = FactorGrid(tuple(Factor(name, 0, 7, 8) for name in ("a", "b", "c")))
@@ -73,10 +74,10 @@ def test_sub_grids_for_means_do_not_look_for_the_hold_out():
     shares, groups = [], set()
     for seed in range(100):
         parts = plan_of(GRID, held_out, 250, seed).parts
-        groups |= {part.needing_holdout for part in parts}
-        shares += [part.held_out.double().mean().item() for part in parts if part.needing_holdout is not True]
-        assert all(part.held_out.sum() >= 2 for part in parts if part.needing_holdout)
-    assert groups == {None, False, True}
+        groups |= {part.scope for part in parts}
+        shares += [part.held_out.double().mean().item() for part in parts if part.scope is not Scope.NEEDING_HOLDOUT]
+        assert all(part.held_out.sum() >= 2 for part in parts if part.scope is Scope.NEEDING_HOLDOUT)
+    assert groups == {*Scope}
     assert np.mean(shares) == pytest.approx(held_out.double().mean().item(), abs=4 * np.std(shares) / 500**0.5)
 
 
@@ -145,6 +146,83 @@ def test_refusals(settings, expected):
     with pytest.raises(InvalidValue) as refused:
         measured(task, module, **{"points": 200, **settings})
     assert refused.value.field == expected
+
+
+def test_a_module_that_drops_the_dimension_of_a_single_row_is_sampled():
+    class Squeezing(nn.Module):
+        def forward(self, rows):
+            return (rows @ torch.ones(3, 2)).tanh().squeeze(0)
+
+    mask = torch.arange(GRID.size) == 77
+    for geometry in ("auto", "differences"):
+        targets = torch.zeros(GRID.size, 2)
+        result = diagnose(Squeezing(), GRID, points=193, targets=targets, geometry=geometry, holdout=mask)
+        assert np.isfinite(result["ood_error"])
+
+
+@pytest.mark.parametrize("held_out", [1, 65])
+def test_a_remainder_of_one_row_is_run_with_others(held_out):
+    class Squeezing(nn.Module):
+        def forward(self, rows):
+            return rows.tanh().squeeze(0)
+
+    mask = torch.arange(130) < held_out
+    result = diagnose(Squeezing(), "x=0:129", encode="bump", holdout=mask, metrics=["superposition"])
+    assert "averaged" in result["prediction"].values
+
+
+ONE_VALUED = FactorGrid((Factor("only", 3, 3, 1), *GRID.factors))
+
+
+def test_a_factor_with_one_value_has_no_differences():
+    with pytest.raises(InvalidValue, match=r"^grid must be at least 2 values per factor"):
+        diagnose(nn.Linear(3, 2), "only=3:3,x=0:5,y=0:5", geometry="differences")
+    sampled = diagnose(nn.Linear(4, 2), ONE_VALUED, points=200)
+    assert sampled.left_out["roughness"] == "the whole grid"
+
+
+@pytest.fixture
+def held_map():
+    name = "held_map"
+    register = stage_metric(name, Column(name, "zeros", dims=("point",)), needs=(Need.HOLDOUT,))
+    register(lambda stage: {name: torch.zeros(len(stage.points))})
+    yield name
+    STAGE_METRICS.unregister(name)
+
+
+def test_a_map_of_other_points_is_left_out(held_map):
+    task, module = small_module()
+    mask = (GRID.indices >= 6).all(dim=1)
+    result = measured(task, module, points=200, holdout=mask, metrics=[held_map, "kernel_p", "partial_factorization"])
+    assert any("redrawn" in note for note in result.notes)
+    assert held_map not in result
+    assert set(result.left_out) == {held_map}
+    assert any(note.startswith("kernel_p is that of the first sub-grid") for note in result.notes)
+
+
+def test_only_selected_metrics_are_left_out():
+    task, module = small_module()
+    mask = torch.arange(task.grid.size) == 3
+    names = ["probe_held_out", "partial_factorization"]
+    assert set(measured(task, module, points=200, holdout=mask, metrics=names).left_out) == {"probe_held_out"}
+
+
+def test_neighbours_are_run_only_for_metrics_that_need_them(monkeypatch):
+    from recombine.diagnosis import diagnosing
+
+    monkeypatch.setattr(diagnosing, "neighbour_metric", None)
+    task, module = small_module()
+    assert "factorization_mean" in measured(task, module, points=200, metrics=["factorization_mean"])
+
+
+def test_derivatives_are_checked_once_for_all_sub_grids(monkeypatch):
+    from recombine.diagnosis import running
+
+    calls, check = [], running._wrong_derivative
+    monkeypatch.setattr(running, "_wrong_derivative", lambda *given: calls.append(given) or check(*given))
+    task, module = small_module()
+    measured(task, module, points=200, metrics=["volume"])
+    assert len(calls) == 1
 
 
 def test_rows_that_meet_cannot_be_sampled():

@@ -302,8 +302,8 @@ test("a training is told in words", () => {
   const now = "Step 10 of 20: 25 % of held-out disks in place, 50 % of those trained on; 1.3 s";
   assert.equal(described(run, true, data), `${now}.`);
   assert.equal(described(run, false, data), `${now}, paused.`);
-  for (const [heldOut, outcome] of [[0.6, "failed"], [0.7, "filled in part"], [0.9, "filled"]]) {
+  for (const [heldOut, outcome] of [[0.6, "failed to fill"], [0.7, "partly filled"], [0.9, "filled"]]) {
     run.add({ ...report, step: 20, heldOut });
-    assert.ok(described(run, false, data).startsWith(`Without rings the box ${outcome}: `));
+    assert.ok(described(run, false, data).startsWith(`Without rings, the decoder ${outcome} the hold-out: `));
   }
 });

@@ -45,7 +45,7 @@ def test_what_cannot_run_in_a_browser_is_computed_beforehand():
     assert model["program"] is None
     assert model["table"]["length"] == 2 * 12 * 16  # float16
     assert model["smooth"] == [False, False]
-    assert re.search("Not run in the page: .*cumsum in Calls.*Outputs at grid points are precomputed", page.notes[0])
+    assert re.search("cannot run in the page: .*cumsum in Calls.*Outputs at grid points are precomputed", page.notes[0])
 
 
 def test_random_outputs_are_noticed_where_some_are_not():

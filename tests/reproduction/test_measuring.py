@@ -96,7 +96,7 @@ def test_what_would_be_assigned_to_the_wrong_run_is_refused(runs_of):
     trials = Trials(QUICK, CPU, {("cnn",): runs_of("cnn")})
     with pytest.raises(InvalidValue, match="one row for each of 1 runs"):
         tabulate(trials, ("arm",), lambda batch: {"score": np.ones(2)})
-    with pytest.raises(InvalidValue, match="specs that differ only in the seed"):
+    with pytest.raises(InvalidValue, match="specs differ only in the seed"):
         Batch([runs_of("cnn")[0], runs_of("mlp")[0]], CPU)
 
 

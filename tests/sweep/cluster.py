@@ -74,9 +74,10 @@ class Cluster:
         return driver
 
     def said(self, number=-1):
-        """Lines of a driver."""
+        """Lines of a driver, but those about workers that a busy machine starts late."""
         path = self.folder / f"driver{range(len(self.drivers))[number]}"
-        return path.read_text().splitlines() if path.exists() else []
+        lines = path.read_text().splitlines() if path.exists() else []
+        return [line for line in lines if line != "scheduler: waiting for workers"]
 
     def _begin(self, kind, **order):
         words = {

@@ -21,20 +21,21 @@ from recombine.errors import Interrupted, RecombineError, RunsFailed, from_pydan
 from recombine.version import __version__
 
 WRONG, MISUSED, STOPPED, READER_LEFT = 1, 2, 130, 141
-"""Exit codes: failed runs; a user's mistake or output that cannot be written; an interruption; a closed pipe."""
+"""Exit codes for failed runs, user errors (or output that cannot be written), interruptions and closed pipes."""
 TRACEBACK = "--traceback"
 LIBRARIES = ("torch", "numpy", "pydantic", "xarray", "safetensors", "triton", "distributed")
 PREFIX = "RECOMBINE_"
-"""First letters of this package's environment variables."""
+"""Prefix of this package's environment variables."""
 EPILOGUE = (
-    f"Every command takes {HELP_ALL}, which shows all flags, {IMPORT} MODULE, which imports your own parts "
-    f"(docs/extending.md), and {TRACEBACK}, which shows where an error was raised."
+    f"Every command also takes {HELP_ALL} (show all flags), {IMPORT} MODULE (load your own decoders, tasks, metrics, "
+    f"…; see docs/extending.md) and {TRACEBACK} (show the full traceback on error)."
 )
 
 app = App(
     name="recombine",
-    help="Will a decoder compose factors it has never seen together, where does factorization break, what fixes it?",
-    version_flags=(),  # a command of ours
+    help="Will a decoder compose factors it has never seen together, where does factorization break, and what fixes "
+    "it?",
+    version_flags=(),  # --version is a command, below
     help_format="plaintext",
     help_epilogue=EPILOGUE,
     help_flags=HELP,
@@ -44,22 +45,23 @@ app = App(
 COMMANDS = {
     "train": (
         "train",
-        "Train ensembles and print a table; completed runs are loaded from the store.\n\n"
-        "Flags of the task, decoder and recipe may be given several times: every combination is trained with every "
-        "seed. A sweep of any size can be a file with the same names (docs/scale.md); flags override it.\n\n"
+        "Train ensembles and print a table of scores; completed runs are loaded from the store.\n\n"
+        "Task, decoder and recipe flags may be repeated: every combination of values is trained with every seed. "
+        "A sweep can also be read from a file that uses the flag names as keys (docs/scale.md); flags override the "
+        "file.\n\n"
         "Example: recombine train --encoding bump --encoding rate --width 16 --depth 3 --seeds 4",
     ),
-    "runs": ("app", "List, show, prune and export the runs of a store."),
+    "runs": ("app", "List, show, prune and export stored runs."),
     "diagnose": (
         "diagnose",
-        "Measure any PyTorch module.\n\n"
-        "Geometry, factorization, probes, tuning, kernels and superposition, stage by stage.\n\n"
+        "Measure any PyTorch module, stage by stage.\n\n"
+        "Reports geometry, factorization, probes, tuning, kernels and superposition at each stage.\n\n"
         "Example: recombine diagnose mycode:decoder --grid x=0:27,y=0:27 --encoding bump --holdout center:6:22",
     ),
     "explore": (
         "explore",
         "Write an interactive page on which decoders run live as you move through their factors.\n\n"
-        "The page is one HTML file. Modules that cannot run in a browser are shown by precomputed outputs.\n\n"
+        "The page is one HTML file. For modules that cannot run in a browser, the page shows precomputed outputs.\n\n"
         "Example: recombine explore mycode:decoder --grid x=0:27,y=0:27 --encoding bump --holdout center:6:22 "
         "--out page.html",
     ),
@@ -70,23 +72,25 @@ COMMANDS = {
     ),
     "reproduce": (
         "reproduce",
-        "Reproduce a paper's figures and claims: train, measure, judge, write a report.\n\n"
+        "Reproduce a paper's figures and claims: train, measure, evaluate the claims, and write a report.\n\n"
         "Completed runs are loaded from the store.",
     ),
     "figure": ("figure", "Redraw a figure from stored results, as PNG and SVG, and print its caption."),
-    "claims": ("claims", "Judge the claims again from stored results; given names, case by case."),
+    "claims": ("claims", "Re-evaluate the claims from stored results; name claims to see each case."),
     "report": (
         "report",
         "Rewrite a folder's figures, verdicts and page from its datasets, without training.\n\n"
-        "Marked blocks of a Markdown file look like <!-- verdicts: begin --> … <!-- verdicts: end -->. Names: "
-        "verdicts, verdicts_in_brief, causes, claims (case by case), provenance, costs, and caption_NAME for every "
-        "figure.",
+        "--write updates marked blocks, such as <!-- verdicts: begin --> … <!-- verdicts: end -->. Their names: "
+        "verdicts, verdicts_in_brief, causes, claims (case by case), provenance, costs, caption_NAME for each figure.",
     ),
-    "verify": ("verify", "Compare the files of results or a store with their manifest; exit with 1 if any differs."),
+    "verify": (
+        "verify",
+        "Check the files of a results folder or store against its manifest; exit with status 1 if any differ.",
+    ),
 }
-"""Function and help of each command."""
+"""Function and help text of each command."""
 MODULES = {**dict.fromkeys(("figure", "claims", "report"), "reproduce"), "explore": "diagnose", "verify": "runs"}
-"""Modules of commands that do not have the command's name."""
+"""Modules of the commands that are not in a module of the same name."""
 
 app.register_install_completion_command(add_to_startup=False)
 for name, (attribute, text) in COMMANDS.items():
@@ -95,9 +99,9 @@ for name, (attribute, text) in COMMANDS.items():
 
 @app.command(name="--version")
 def version(
-    *, verbose: Annotated[bool, Parameter(help="Versions, compiler, devices and folders, for bug reports.")] = False
+    *, verbose: Annotated[bool, Parameter(help="Also print devices, kernels and folders, for bug reports.")] = False
 ) -> None:
-    """Print the version and exit; with --verbose, everything that a bug report needs."""
+    """Print the version and exit; with --verbose, print everything needed for a bug report."""
     for name, value in _facts() if verbose else ():
         say(f"{name}: {value.replace(os.path.expanduser('~'), '~')}")
     if not verbose:
@@ -131,7 +135,7 @@ def _facts() -> Iterator[tuple[str, str]]:
 
 
 def main(words: list[str] | None = None) -> NoReturn:
-    """Run a command and exit with 0, or one of the codes above."""
+    """Run a command and exit with status 0 or one of the codes above."""
     prepare_streams()
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     words = sys.argv[1:] if words is None else words
@@ -151,16 +155,16 @@ def main(words: list[str] | None = None) -> NoReturn:
 
 
 class CommonFlags(DefaultFormatter):
-    """Help without the panels of rarely used flags."""
+    """Help formatter that hides the panels of rarely used flags."""
 
     def __call__(self, console: Any, options: Any, panel: Any) -> None:
-        """Print a panel of common flags."""
+        """Print a panel, unless its flags are rarely used."""
         if not str(panel.title).startswith(MORE):
             super().__call__(console, options, panel)
 
 
 def _explained(error: BaseException) -> tuple[str, int]:
-    """Return one line about an error and the exit code; a bug of ours is raised again."""
+    """Return a one-line message about an error, and the exit code; re-raise unexpected errors."""
     if isinstance(error, KeyboardInterrupt):
         return "interrupted; run the same command to continue", STOPPED
     if isinstance(error, RecombineError | CycloptsError):
@@ -170,7 +174,7 @@ def _explained(error: BaseException) -> tuple[str, int]:
         return str(from_pydantic(error, ())), MISUSED
     if isinstance(error, OSError):
         silence(sys.stdout)  # drop buffered output, for example when the disk is full
-        return f"{error}; finished work is kept", MISUSED
+        return f"{error}; completed work is saved", MISUSED
     full = isinstance(error, RuntimeError) and ("alloc" in str(error) or "out of memory" in str(error))
     if full or isinstance(error, MemoryError):
         return "not enough memory; try a smaller size, width, batch or number of members", MISUSED

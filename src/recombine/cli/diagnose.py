@@ -24,8 +24,8 @@ from recombine.store import ModelConfig, Run, Store
 from recombine.tasks import ArrayTask
 
 RUN = "run:"
-"""Prefix of a factory that is a run of a store."""
-WITH_FIELDS = "with fields as NAME:FIELD=VALUE"
+"""Prefix of an argument that names a stored run."""
+WITH_FIELDS = "set fields with NAME:FIELD=VALUE"
 FORMS = ("categorical", "angular", "turn")
 """Fields of `ArrayTask` that describe its factors."""
 
@@ -37,12 +37,12 @@ def _described(field: str) -> str:
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class SubjectFlags:
-    """Flags of both commands."""
+    """Flags shared by both commands: what to measure, and on which factors."""
 
     grid: str | None = None
-    """Factors and their values: x=0:27,y=0:27 (both ends included); x=0:1:5 has five values."""
+    """Factors and their values, e.g. x=0:27,y=0:27 (both ends included) or x=0:1:5 (five values)."""
     data: SomePath | None = None
-    """File or folder of images with factors (docs/data.md), instead of --grid, --targets and --background."""
+    """File or folder of images with their factors (docs/data.md); replaces --grid, --targets and --background."""
     categorical: Annotated[list[str] | None, Parameter(help=_described("categorical"))] = None
     angular: Annotated[list[str] | None, Parameter(help=_described("angular"))] = None
     turn: Annotated[float | None, Parameter(help=_described("turn"))] = None
@@ -50,25 +50,25 @@ class SubjectFlags:
     """A .safetensors file with the module's weights."""
     encoding: Annotated[
         str | None,
-        Parameter(help=f"Encoding of factor values: {listed(ENCODINGS)}; {WITH_FIELDS}. Default: raw factor values."),
+        Parameter(help=f"Encoding of the factor values: {listed(ENCODINGS)}; {WITH_FIELDS}. Default: raw values."),
     ] = None
     holdout: Annotated[
         str | None, Parameter(help=f"Combinations held out of training: {listed(HOLDOUTS)}; {WITH_FIELDS}.")
     ] = None
     targets: Path | None = None
-    """A .npy array of target outputs, one row per grid point, last factor fastest."""
+    """A .npy file with the target outputs, one row per grid point; the last factor varies fastest."""
     background: float | None = None
-    """Grey value of an empty output. Default: 0."""
+    """Grey value of an empty image. Default: 0."""
     store: StorePath = None
 
     def subjects(self, factories: Sequence[str]) -> tuple[list[Any], dict[str, Any]]:
-        """The named modules, runs or checkpoints, and the other arguments of `diagnose` and `explore`."""
+        """Return the named modules, runs or checkpoints, and the other arguments of `diagnose` and `explore`."""
         if not any(factory.startswith(RUN) for factory in factories):
             self._refuse(["store"], f"left out unless a factory is {RUN}KEY")
         trained = [factory.startswith(RUN) or Path(factory).is_dir() for factory in factories]
         if all(trained):
             own_names = [own.name for own in fields(self) if own.name != "store"]
-            self._refuse(own_names, "left out for runs and checkpoints, whose spec gives it")
+            self._refuse(own_names, "left out for runs and checkpoints, whose spec defines it")
             return [trained_decoder(factory, self.store) for factory in factories], {}
         if any(trained):
             raise InvalidValue("factories", list(factories), f"all modules, or all {RUN}KEY or checkpoint folders")
@@ -76,7 +76,7 @@ class SubjectFlags:
         modules = [module_from(factory) for factory in factories]
         if self.weights is not None:
             if len(modules) > 1:
-                raise InvalidValue("weights", str(self.weights), "left out for several modules")
+                raise InvalidValue("weights", str(self.weights), "left out if there are several modules")
             load_weights(modules[0], self.weights)
         return modules, settings
 
@@ -84,11 +84,11 @@ class SubjectFlags:
         if self.data is None:
             self._refuse(FORMS, "left out without --data")
             if self.grid is None:
-                raise InvalidValue("grid", None, "given, as x=0:27,y=0:27, unless there is --data or a stored run")
+                raise InvalidValue("grid", None, "given, e.g. x=0:27,y=0:27, unless there is --data or a stored run")
             targets = None if self.targets is None else as_numbers(read_array(self.targets, "targets"), "targets")
             settings = {"grid": self.grid, "encode": self.encoding, "holdout": self.holdout, "targets": targets}
             return settings | ({"background": self.background} if self.background is not None else {})
-        self._refuse(("grid", "targets", "background"), "left out beside --data, which has its own")
+        self._refuse(("grid", "targets", "background"), "left out with --data, which defines it")
         given = {name: getattr(self, name) for name in (*FORMS, "encoding") if getattr(self, name) is not None}
         task = ArrayTask(data=self.data, holdout=self.holdout or "none", allow_unseen=True, **given)
         return {"data": task} | ({"encode": _raw} if self.encoding is None else {})
@@ -119,7 +119,7 @@ def trained_decoder(factory: str, store: Path | None) -> Run | ModelConfig:
         allowed = f"{error.allowed}, or registered by a module given with {IMPORT}"
         raise InvalidValue(error.field, error.value, allowed) from None
     if spec.task.direction != "decode":
-        raise InvalidValue("factory", factory, "a run of a decoder; give an encoder as package.module:name")
+        raise InvalidValue("factory", factory, "a trained decoder; pass an encoder as package.module:name")
     return decoder
 
 
@@ -159,26 +159,26 @@ def diagnose(
     Parameters
     ----------
     factory
-        package.module:name or file.py:name of a module, or of a function that returns one; or run:KEY of a stored run,
-        or the folder of an exported one.
+        What to measure: package.module:name or file.py:name of a torch module or of a function that returns one,
+        run:KEY of a stored run, or the folder of an exported run.
     stages
-        Submodules to measure, by path or pattern ('unet.*', or 'unet.**' for all levels). Default: the children.
+        Submodules to measure, by path or pattern ('unet.*', or 'unet.**' for all levels). Default: direct children.
     memory
-        Memory limit of a measurement in MiB.
+        Memory limit for each measurement, in MiB.
     geometry
-        Exact derivatives, finite differences on the grid, or (auto) exact where possible.
+        Use exact derivatives, finite differences on the grid, or (auto) exact derivatives where possible.
     thorough
         Also compute the expensive metrics.
     points
-        Maximum number of points to measure; larger grids are sampled.
+        Maximum number of grid points to measure; larger grids are subsampled.
     seed
         Seed for subsampling large grids.
     plane
-        Axes of the volume map: two factors, as x,size. Default: the first two.
+        Axes of the volume map: two factors, e.g. x,size. Default: the first two.
     at
-        Value of another factor in the volume map, as shape=0; may be repeated. Other factors are averaged.
+        Fix another factor in the volume map, e.g. shape=0; may be repeated. Remaining factors are averaged over.
     out
-        Folder for the Dataset (diagnosis.nc) and figures.
+        Write the Dataset (diagnosis.nc) and figures to this folder.
     """
     import recombine.diagnosis as engine
 
@@ -204,7 +204,7 @@ def _plane(text: str | None) -> tuple[str, str] | None:
         return None
     names = [name.strip() for name in text.split(",")]
     if len(names) != 2:
-        raise InvalidValue("plane", text, "two factors, as x,size")
+        raise InvalidValue("plane", text, "two factors, e.g. x,size")
     return names[0], names[1]
 
 
@@ -215,7 +215,7 @@ def _values_at(texts: Sequence[str]) -> dict[str, float]:
         try:
             values[name.strip()] = float(value)
         except ValueError:
-            raise InvalidValue("at", text, "a factor and its value, as shape=0") from None
+            raise InvalidValue("at", text, "a factor and its value, e.g. shape=0") from None
     return values
 
 
@@ -238,7 +238,7 @@ def _write(out: Path, result: Any, plane: tuple[str, str] | None, at: Mapping[st
     if len(result["held_out"].dims) > 1:
         drawn["volume"] = plane_figure(result, plane=plane, at=at)  # raises before anything is written
     write(out / "diagnosis.nc", bytes(result.to_netcdf(engine="h5netcdf")), "out")
-    with warnings.catch_warnings():  # a factor's name may have letters that the font lacks
+    with warnings.catch_warnings():  # a factor's name may contain letters that the font lacks
         warnings.filterwarnings("ignore", "Glyph .* missing from", UserWarning)
         for name, figure in drawn.items():
             save_figure(figure, out, name)
@@ -257,16 +257,16 @@ def explore(
     Parameters
     ----------
     factories
-        package.module:name or file.py:name of modules, or of functions that return them; or run:KEY of stored runs, or
-        folders of exported ones. Several are compared side by side.
+        What to show: package.module:name or file.py:name of torch modules or of functions that return one, run:KEY of
+        stored runs, or folders of exported runs. Several are compared side by side.
     out
         The HTML file to write.
     image
-        Shape of an output image, as 28,28 or, with channels first, 3,28,28. Default: taken from the output.
+        Shape of an output image, e.g. 28,28, or 3,28,28 (channels first). Default: the shape of the output.
     title
         Heading of the page.
     training
-        Add a panel that trains a small decoder live, with isolated factors and without.
+        Add a panel that trains a small decoder live, with and without isolated-factor examples.
     """
     if not factories:
         raise InvalidValue("factories", None, f"given, as package.module:name, file.py:name, {RUN}KEY or a folder")
@@ -287,4 +287,4 @@ def _image(text: str | None) -> tuple[int, ...] | None:
     try:
         return tuple(int(part) for part in text.split(","))
     except ValueError:
-        raise InvalidValue("image", text, "rows and columns, as 28,28, or channels first, as 3,28,28") from None
+        raise InvalidValue("image", text, "rows and columns, e.g. 28,28, or 3,28,28 (channels first)") from None

@@ -1,6 +1,6 @@
-"""User code: `--import MODULE`, which every command takes, and modules given as `package.module:name`.
+"""Imports of user code: modules named by `--import MODULE`, which every command takes, or as `package.module:name`.
 
-Whatever that code raises is reported in one line; `--traceback` shows where.
+Any error that this code raises is reported in one line; `--traceback` shows the full traceback.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ FACTORY = "package.module:name or file.py:name of a function or class without ar
 
 
 def without_imports(words: list[str]) -> list[str]:
-    """Import the modules that `--import` names, and return the other words."""
+    """Import the modules named by `--import`, and return the other arguments."""
     rest, remaining = [], iter(words)
     for word in remaining:
         flag, equals, name = word.partition("=")
@@ -41,10 +41,10 @@ def without_imports(words: list[str]) -> list[str]:
 
 
 def import_parts(name: str) -> None:
-    """Import a module by its name or file, also from the current folder.
+    """Import a module given by its name or file; it may be in the current folder.
 
-    Its folder goes to the end of `sys.path`, so that no file there shadows a library, and stays there, because worker
-    processes import the module by name, too.
+    Its folder is appended to `sys.path`, so that no file there shadows a library, and stays there because worker
+    processes also import the module by name.
     """
     file = Path(name if name.endswith(".py") else f"{name}.py").absolute()
     is_file = name.endswith(".py") or file.is_file()
@@ -58,7 +58,7 @@ def import_parts(name: str) -> None:
 
 
 def module_from(factory: str) -> nn.Module:
-    """Return the module that a factory returns, or that it is itself."""
+    """Return the torch module that a name refers to; a function or class is called."""
     from torch import nn
 
     source, _, name = factory.rpartition(":")
@@ -90,7 +90,7 @@ def _imported(source: str) -> ModuleType:
 
 @contextmanager
 def _importable(folder: Path) -> Iterator[None]:
-    """Let user code import from its own folder and the current one."""
+    """Let user code in this context import from its folder and the current one."""
     before, sys.path[:0] = list(sys.path), [str(folder), os.getcwd()]
     try:
         yield
@@ -100,7 +100,7 @@ def _importable(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def users_code(field: str, factory: str, allowed: str) -> Iterator[None]:
-    """Report whatever user code raises in this context as one line."""
+    """Turn any error that user code raises in this context into a one-line message."""
     try:
         yield
     except (RecombineError, MemoryError):

@@ -15,7 +15,7 @@ from recombine.files import one_line_errors
 HELP_ALL = "--help-all"
 HELP = ("--help", "-h", HELP_ALL)
 MORE = "More:"
-"""First word of the panels that only --help-all shows."""
+"""First word in the titles of panels that only --help-all shows."""
 
 
 def _whole(_: Any, tokens: Sequence[Token]) -> int:
@@ -27,7 +27,7 @@ def _whole(_: Any, tokens: Sequence[Token]) -> int:
 
 
 def _path(_: Any, tokens: Sequence[Token]) -> Path:
-    """Return a path; an empty one is not the current folder."""
+    """Return a path; reject an empty one, which would mean the current folder."""
     if not tokens[0].value:
         raise ValueError("must be a path, got nothing")
     return Path(tokens[0].value)
@@ -37,7 +37,7 @@ Whole = Annotated[int, Parameter(converter=_whole)]
 SomePath = Annotated[Path, Parameter(converter=_path)]
 StorePath = Annotated[
     SomePath | None,
-    Parameter(name="--store", help="Directory of runs. Default: $RECOMBINE_STORE or ./runs.", show_default=False),
+    Parameter(name="--store", help="Folder of stored runs. Default: $RECOMBINE_STORE or ./runs.", show_default=False),
 ]
 ResultsPath = Annotated[SomePath, Parameter(name="--from", help="Folder written by reproduce.")]
 

@@ -34,8 +34,10 @@ COLORS = {
 }  # fmt: skip
 PaperName = Annotated[
     str | None,
-    Parameter(name="--paper", help=f"Which paper: {listed(paper_names())}. Default: {PAPER.name}."),
+    Parameter(name="--paper", help=f"Paper to reproduce. Choices: {listed(paper_names())}. Default: {PAPER.name}."),
 ]
+NUMBERED = [name for name, spec in PAPER.figures.items() if spec.numbered]
+FIGURE = f"Figure to redraw: {listed(PAPER.figures)}; {NUMBERED[0]}–{NUMBERED[-1]} are the paper's figures."
 BLOCKS: Mapping[str, Callable[[Findings], str]] = {
     "verdicts": lambda findings: verdicts.markdown_table(findings.judgements),
     "verdicts_in_brief": lambda findings: verdicts.brief_table(findings.judgements, findings.paper.sections),
@@ -44,13 +46,13 @@ BLOCKS: Mapping[str, Callable[[Findings], str]] = {
     "provenance": lambda findings: verdicts.provenance_table(findings.results.provenance),
     "costs": lambda findings: verdicts.costs_table(findings.results.costs()),
 }
-"""Marked blocks of a document, apart from captions."""
+"""Functions that return the content of a document's marked blocks, except captions."""
 
 
 def reproduce(
-    *what: Annotated[str, Parameter(help=f"Any of: {PAPER.choices}. Default: all.")],
+    *what: Annotated[str, Parameter(help=f"What to reproduce. Choices: {PAPER.choices}. Default: all.")],
     preset: Annotated[
-        str, Parameter(help=f"{listed(PAPER.presets)}: small and quick, or the paper's settings.")
+        str, Parameter(help=f"Small and fast settings, or the paper's. Choices: {listed(PAPER.presets)}.")
     ] = "quick",
     seeds: Whole | None = None,
     changes: Annotated[list[str] | None, Parameter(name="--set")] = None,
@@ -63,11 +65,11 @@ def reproduce(
     Parameters
     ----------
     seeds
-        Number of seeds for claims. Default: the preset's.
+        Number of seeds for the claims. Default: set by the preset.
     changes
-        Override a field of the preset, as NAME=VALUE; may be given several times.
+        Override a field of the preset with NAME=VALUE; may be repeated.
     out
-        Folder for datasets, figures and the page.
+        Write datasets, figures and the HTML page to this folder.
     """
     source = installed(paper)
     settings = source.preset_named(preset).changed([*(changes or []), *([] if seeds is None else [f"seeds={seeds}"])])
@@ -76,7 +78,7 @@ def reproduce(
     if processes is not None and processes < 1:
         raise InvalidValue("processes", processes, "at least 1")
     if scheduler is not None and processes is not None:
-        raise InvalidValue("processes", processes, "left out with a scheduler")
+        raise InvalidValue("processes", processes, "left out if there is a scheduler")
     if (out / MARKER).exists() or out.absolute() == store_path(training.store).absolute():
         raise InvalidValue("out", str(out), "a folder for a report, not a directory of runs")
 
@@ -93,12 +95,12 @@ def reproduce(
     if findings.judgements:
         _print_verdicts(findings.judgements)
     if findings.outdated:
-        say(f"left out, since another version measured them: {listed(findings.outdated)}")
+        say(f"left out, since they were measured by another version: {listed(findings.outdated)}")
     say(f"report: {page}")
 
 
 def written(findings: Findings, note: Callable[[str], None] = lambda line: None) -> Path:
-    """Write the report of a results folder with its explorer, and return the page's path."""
+    """Write the report on a results folder, including its explorer, and return the path of the page."""
     from recombine.page import report_explorer
     from recombine.page.training import training_panel
     from recombine.reproduction.reporting import write_report
@@ -122,7 +124,7 @@ def _print_verdicts(judgements: Sequence[Judgement]) -> None:
         columns.insert(2, Column("reference", [judgement.reference or "–" for judgement in judgements], "left"))
     write_table(console(), columns)
     if late := [judgement.claim for judgement in judgements if judgement.timing == "after the data"]:
-        say(f"criteria changed after the data: {listed(late)}")
+        say(f"criteria changed after data collection: {listed(late)}")
 
 
 def report(
@@ -136,13 +138,13 @@ def report(
     folder
         Folder written by reproduce.
     write
-        Markdown files whose marked blocks to update.
+        Markdown files in which to update the marked blocks.
     marker_auroc
-        JSON file for the marker AUROCs and advice that diagnose prints.
+        Write the per-metric AUROCs and the advice that diagnose prints to this JSON file.
     reference
-        JSON file for the verdicts, to compare with those of few seeds.
+        Write the verdicts to this JSON file, as a reference for runs with few seeds.
     store
-        Directory of runs from which to copy decoders for the explorer into the folder.
+        Store folder from which to copy the explorer's decoders into the results folder.
     """
     findings = Findings(installed(paper), Results.existing(folder))
     _require_present(findings, findings.outdated)
@@ -155,7 +157,7 @@ def report(
         preset = findings.paper.preset(**findings.preset)
         collect(findings.results, findings.paper, preset, Store(store, create=False), say)
         if not kept_decoders(findings.results):
-            raise InvalidValue("store", str(store), f"a store with converged runs of {str(findings.results.path)!r}")
+            raise InvalidValue("store", str(store), f"a store with converged runs from {str(findings.results.path)!r}")
     blocks = {name: made(findings) for name, made in BLOCKS.items()} if texts else {}
     blocks |= {name: verdicts.escaped(findings.caption(figure)) for name, figure in captions.items()} if texts else {}
     page = written(findings)
@@ -163,7 +165,7 @@ def report(
         write_file(path, verdicts.with_blocks(text, blocks).encode(), "write")
     if marker_auroc is not None:
         if findings.paper.write_markers is None:
-            raise InvalidValue("marker_auroc", str(marker_auroc), "left out, since this paper ranks no markers")
+            raise InvalidValue("marker_auroc", str(marker_auroc), "left out, since this paper ranks no metrics")
         findings.paper.write_markers(findings.results, findings.judgements, marker_auroc)
     if reference is not None:
         judged = {judgement.claim: judgement.verdict for judgement in findings.judgements}
@@ -172,7 +174,7 @@ def report(
 
 
 def _marked_document(path: Path, blocks: Iterable[str]) -> str:
-    """Return the text of a document, which must have marked blocks with known names."""
+    """Return the text of a document, which must contain marked blocks, all with known names."""
     try:
         text = read_given(path, "write").decode()
     except UnicodeDecodeError:
@@ -185,18 +187,18 @@ def _marked_document(path: Path, blocks: Iterable[str]) -> str:
 
 
 def _require_present(findings: Findings, outdated: Sequence[str]) -> None:
-    """Raise if another version measured a dataset, since it would be judged and drawn differently now."""
+    """Raise if datasets were measured by another version, since they may be incompatible with this one."""
     if outdated:
         allowed = f"results of this version ({listed(outdated)} are older; run 'recombine reproduce' again)"
         raise InvalidValue("from", str(findings.results.path), allowed)
 
 
 def figure(
-    name: Annotated[str, Parameter(help=f"One of {listed(PAPER.figures)}; numbers are figures of the paper.")],
+    name: Annotated[str, Parameter(help=FIGURE)],
     /,
     *,
     source: ResultsPath = Path("report"),
-    out: Annotated[SomePath | None, Parameter(help="Folder for the files. Default: the figures of --from.")] = None,
+    out: Annotated[SomePath | None, Parameter(help="Output folder. Default: the figures folder inside --from.")] = None,
     paper: PaperName = None,
 ) -> None:
     """Redraw a figure from stored results, as PNG and SVG, and print its caption."""
@@ -214,11 +216,11 @@ def figure(
 
 
 def claims(
-    *names: Annotated[str, Parameter(help=f"Any of {listed(PAPER.claims)}.")],
+    *names: Annotated[str, Parameter(help=f"Claims to show case by case: {listed(PAPER.claims)}.")],
     source: ResultsPath = Path("report"),
     paper: PaperName = None,
 ) -> None:
-    """Judge the claims again from stored results; given names, case by case."""
+    """Re-evaluate the claims from stored results; name claims to see each case."""
     known = installed(paper).claims
     chosen = [name.upper() for name in names] or list(known)
     for name in chosen:
@@ -230,7 +232,7 @@ def claims(
     judgements = {judgement.claim: judgement for judgement in findings.judgements}
     if not names:
         return _print_verdicts(list(judgements.values()))
-    for name in chosen:  # known, but its study may not be in this folder
+    for name in chosen:  # the claim is known, but its study may not be in this folder
         if name not in judgements:
             raise InvalidValue("claim", name, f"one of the judged claims: {listed(judgements)}")
         _print_cases(judgements[name])

@@ -1,4 +1,4 @@
-"""`recombine runs` and `recombine verify`: list and manage the runs of a store, check files. Imports without torch."""
+"""`recombine runs` and `recombine verify`: manage stored runs and check files. Imports without torch."""
 
 from __future__ import annotations
 
@@ -31,22 +31,20 @@ TWO_SIDED = 1.96
 DAMAGED, UNREADABLE = 1, 2
 """Exit codes."""
 KEY_DIGITS, FEW = 10, 4
-"""Digits of a key that are shown, and keys that a note names."""
+"""Number of digits shown of a key, and maximum number of keys in a message."""
 LONGEST_CELL = 40
 NEWEST = 100
-"""Runs listed by default."""
+"""Number of runs listed by default."""
 TABLES = (".csv", ".parquet")
 
-app = App(
-    name="runs", help="List, show, prune and export the runs of a store.", help_format="plaintext", help_flags=HELP
-)
+app = App(name="runs", help="List, show, prune and export stored runs.", help_format="plaintext", help_flags=HELP)
 
 Switch = Annotated[bool, Parameter(negative=(), show_default=False)]
 Where = Annotated[
     str | None,
     Parameter(
-        help="Select runs by an expression, such as \"encoding == 'bump' and depth >= 4 and ood_accuracy > 0.9\": "
-        "names of the flags of train and of scores, comparisons, and, or, not, in.",
+        help="Select runs by an expression, e.g. \"encoding == 'bump' and depth >= 4 and ood_accuracy > 0.9\". It may "
+        "use train's flag names, score names, comparisons, and the operators and, or, not and in.",
     ),
 ]
 
@@ -61,7 +59,7 @@ def list_runs(
     Parameters
     ----------
     newest
-        Maximum number of runs to list; the newest are kept.
+        Maximum number of runs to list; older ones are left out.
     everything
         List all runs.
     """
@@ -92,11 +90,11 @@ def list_runs(
 
 
 def _write_listing(table: pandas.DataFrame) -> None:
-    """Write the fields in which runs differ and their scores as a table, and what they share below it."""
+    """Write a table of scores and of the fields in which runs differ, and the shared fields below it."""
     from recombine.store.table import short_name
 
     fields = [name for name in table if name not in (*HEADINGS, "finished")]
-    # A field that only some kinds have tells no more than the kind does.
+    # A field that only some kinds have is redundant, since the kind is shown.
     kinds_differ = any(name.endswith("kind") and table[name].nunique() > 1 for name in fields)
     columns, common = [Column("key", [key[:KEY_DIGITS] for key in table.index], "left")], []
     for name in fields:
@@ -129,7 +127,7 @@ def show(run: str, /, *, store: StorePath = None) -> None:
     Parameters
     ----------
     run
-        Key, or its first digits.
+        Key of the run, or its first digits.
     """
     stored = Store(store, create=False)[run]
     if problems := stored.damage():
@@ -166,12 +164,12 @@ def _scores(run: Run) -> dict[str, str | None]:
 def prune(
     *runs: str, unfinished: Switch = False, diverged: Switch = False, dry_run: Switch = False, store: StorePath = None,
 ) -> None:  # fmt: skip
-    """Delete damaged and half-written files, and the given runs.
+    """Delete damaged and half-written files, and any runs that are named.
 
     Parameters
     ----------
     runs
-        Keys, or first digits, of finished runs to delete.
+        Keys of finished runs to delete, or their first digits.
     unfinished
         Also delete the checkpoints of unfinished runs.
     diverged
@@ -179,7 +177,7 @@ def prune(
     dry_run
         Only print what would be deleted.
     """
-    opened = Store(Store(store, create=False).path)  # makes empty folders that a copy has lost
+    opened = Store(Store(store, create=False).path)  # recreates empty folders, which copying a store may lose
     keys = {opened[run].key for run in runs}
     if diverged:  # the index is only a cache: ask the run itself
         keys |= {key for key in opened.table("status == 'diverged'").index if opened.run(key).status == "diverged"}
@@ -210,11 +208,11 @@ def export(
     Parameters
     ----------
     to
-        A new directory, a store, or a file ending in .csv or .parquet.
+        Where to write: a new directory, a store, or a file ending in .csv or .parquet.
     runs
-        Keys, or first digits. Default: all runs.
+        Keys of the runs, or their first digits. Default: all runs.
     layout
-        Layout of the directory: a store, or huggingface for one run, which recombine.from_pretrained loads.
+        Layout of the directory: a store, or (huggingface) a single run that recombine.from_pretrained can load.
     """
     if to.suffix and to.suffix not in TABLES and not to.is_dir():
         raise InvalidValue("to", str(to), f"a directory, or a file ending in {listed(TABLES)}")
@@ -252,12 +250,12 @@ def export(
 
 
 def verify(folder: SomePath, /) -> int:
-    """Compare every file of a results folder or a store with its manifest; exit with 1 if any differs.
+    """Check the files of a results folder or store against its manifest; exit with status 1 if any differ.
 
     Parameters
     ----------
     folder
-        Folder written by reproduce, or a directory of runs.
+        Folder written by reproduce, or a store.
     """
     manifest = Manifest(folder)
     names, is_store = manifest.names() if folder.is_dir() else [], (folder / MARKER).is_file()
@@ -281,7 +279,7 @@ def _results(manifest: Manifest, names: list[str]) -> Iterator[tuple[str, list[P
     for name in names:
         drawn = name.startswith("figures/") or name in ("claims.json", "index.html")
         command = f"report {manifest.folder}" if drawn else "reproduce"
-        again = f"'recombine {command}' makes {'everything' if name == LIST else 'it'} again"
+        again = f"'recombine {command}' recreates {'everything' if name == LIST else 'it'}"
         try:
             if problem := manifest.problem(name):
                 yield name, [Problem(f"{problem}; {again}")]

@@ -1,8 +1,8 @@
-"""Sweeps: specs from the flags of `recombine train`, or from a TOML, YAML or JSON file with the same names.
+"""The specs of a sweep, from the flags of `recombine train` or from a TOML, YAML or JSON file with the same names.
 
-Flags are made from the spec's fields, so none is ever missing. A flag may be given several times: a sweep is every
-combination. A part with variants (encoding, hold-out, training set, decoder) is written as `name:field=value`, or as a
-name with dotted flags (`--decoder cnn --decoder.width 16`). Reading a file runs no code.
+Flags are generated from the fields of specs, so none can be forgotten. Flags may be repeated: a sweep contains every
+combination of values. An encoding, hold-out, training set or decoder is written as `name:field=value`, or as a
+name with dotted flags (`--decoder cnn --decoder.width 16`). Reading a file never runs code.
 """
 
 from __future__ import annotations
@@ -47,19 +47,19 @@ PANELS = {
         f"{MORE} fields of encodings, hold-outs and training sets",
     )
 }  # fmt: skip
-SEEDS = "Number of seeds (8), a range with both ends included (0..31) or a list (3,5,9). Default: 1."
+SEEDS = "Seeds: how many (8), a range with both ends included (0..31), or a list (3,5,9). Default: 1."
 MOST_SEEDS, MOST_RUNS = 100_000, 1_000_000
 
 
 @dataclass(frozen=True)
 class Flag:
-    """One flag: its dotted name, help and panel."""
+    """A flag with its dotted name, help text and panel."""
 
     name: str
     help: str
     panel: str
     switch: bool = False
-    """True or false: given without a value, and not swept."""
+    """Whether the flag is boolean: it takes no value and is not swept."""
 
     @property
     def python_name(self) -> str:
@@ -79,12 +79,12 @@ class Flag:
 
 
 def spec_flags() -> list[Flag]:
-    """Return a flag for every field of a run's spec, and for its seeds."""
+    """Return a flag for every field of a run's spec, and one for the seeds."""
     flags = [Flag("task", f"What to draw: {listed(TASKS)}.", "Task")]
     switches = {name for cls in TASKS.values() for name, info in cls.model_fields.items() if info.annotation is bool}
     for name, texts in _fields(TASKS).items():
-        flags.append(Flag(name, _choices(name) + " ".join(texts), "Task", name in switches))
-    flags.append(Flag("decoder", _choices("decoder"), "Decoder"))
+        flags.append(Flag(name, " ".join(texts) + _choices(name), "Task", name in switches))
+    flags.append(Flag("decoder", f"Architecture.{_choices('decoder')}", "Decoder"))
     for part, registry in PARTS.items():
         for name, texts in _fields(registry).items():
             full = f"{part}.{name}"
@@ -98,13 +98,13 @@ def spec_flags() -> list[Flag]:
 
 
 def _choices(name: str) -> str:
-    return f"{listed(PARTS[name])}; with fields as NAME:FIELD=VALUE. " if name in PARTS else ""
+    return f" Choices: {listed(PARTS[name])}; set fields with NAME:FIELD=VALUE." if name in PARTS else ""
 
 
 def _fields(registry: Registry[Any]) -> dict[str, list[str]]:
-    """Return the fields of all variants, each with a help line per distinct meaning.
+    """Return the fields of all registered classes, each with one help text per distinct meaning.
 
-    A field that the whole family shares is described once, in the words of the base class.
+    A field of the base class is described only once, by its docstring there.
     """
     shared = registry.base.model_fields
     kinds: dict[str, dict[str, list[str]]] = {}
@@ -121,10 +121,11 @@ def _fields(registry: Registry[Any]) -> dict[str, list[str]]:
 
 
 def _text(info: FieldInfo) -> str:
-    """Return the choices of a field, its docstring without markup, and its default if that is a plain value."""
+    """Return a field's docstring without markup, its choices, and its default if that is a plain value."""
     text = " ".join((info.description or "").replace("`", "").split())
-    if get_origin(info.annotation) is Literal:
-        text = f"{listed(get_args(info.annotation))}. {text}"
+    choices = [str(choice) for choice in get_args(info.annotation)] if get_origin(info.annotation) is Literal else []
+    if not all(choice in text for choice in choices):
+        text = f"{text} Choices: {listed(choices)}."
     plain = isinstance(info.default, (int, float, str, tuple)) and not isinstance(info.default, bool)
     return f"{text} Default: {typed(info.default)}.".strip() if plain and info.default != () else text
 
@@ -148,7 +149,7 @@ def specs_from(flags: Mapping[str, list[str]]) -> list[RunSpec]:
 
 
 def _spec(choice: Mapping[str, str], tasks: dict[tuple[Any, ...], Any]) -> RunSpec:
-    """Return the spec of one combination; `tasks` caches tasks, since making one takes most of the time."""
+    """Return the spec for one combination of values; `tasks` caches tasks, which are slow to create."""
     default = ArrayTask.kind_name() if "data" in choice else RunSpec.model_fields["task"].default.kind
     kind = choice.get("task", default)
     fields = {**RunSpec.model_fields, **TASKS[kind].model_fields}
@@ -180,7 +181,7 @@ def _part(part: str, choice: Mapping[str, str], default: Any) -> Any:
 
 
 def parse_seeds(words: Iterable[str] | None) -> list[int]:
-    """Return seeds: `8` means 0 … 7, `0..31` includes both ends, `3,5,9` is a list; several words are joined."""
+    """Return seeds: `8` means 0 … 7, `0..31` includes both ends, `3,5,9` is a list; several arguments are joined."""
     seeds: dict[int, None] = {}
     for word in words or ["1"]:
         try:
@@ -224,9 +225,9 @@ READERS: dict[str, Callable[[str], Any]] = {
 
 
 def read_sweep(path: Path, settings: Collection[str]) -> tuple[dict[str, dict[str, list[str]]], dict[str, Any]]:
-    """Return the flags of each grid of a file, by the grid's place in it, and the file's settings.
+    """Return the flags of each grid in a file, keyed by the grid's place in it, and the file's settings.
 
-    Flags outside any grid hold for all grids; a file without grids is one.
+    Flags outside any grid apply to all grids; a file without grids is a single grid.
     """
     if path.suffix not in READERS:
         raise InvalidValue("file", str(path), f"a file ending in {listed(READERS)}")
@@ -242,7 +243,7 @@ def read_sweep(path: Path, settings: Collection[str]) -> tuple[dict[str, dict[st
     grids = table.pop("grid", None)
     tables = [{}] if grids is None else [grids] if isinstance(grids, dict) else grids
     if not (isinstance(tables, list) and tables and all(isinstance(grid, dict) for grid in tables)):
-        raise InvalidValue(f"{path.name}: grid", grids, "one or several tables, as [[grid]]")
+        raise InvalidValue(f"{path.name}: grid", grids, "one or more [[grid]] tables")
     by_name = {str(name).replace("-", "_"): value for name, value in table.items()}
     given = {name: value for name, value in by_name.items() if name in settings}
     by_place, where = {}, path.name
@@ -257,12 +258,12 @@ def read_sweep(path: Path, settings: Collection[str]) -> tuple[dict[str, dict[st
 
 
 def located(where: str, error: InvalidValue) -> InvalidValue:
-    """Return the error with a place in front of its field."""
+    """Return the error with the place where it occurred in front of its field."""
     return InvalidValue(f"{where}: {error.field}", error.value, error.allowed)
 
 
 def _flags(table: Mapping[str, Any], settings: Iterable[str] = ()) -> dict[str, list[str]]:
-    """Return values by flag; `settings` are other names that would have been allowed here."""
+    """Return the values of each flag; `settings` are other allowed names, to suggest for a misspelt flag."""
     names = {name: flag.name for flag in spec_flags() for name in (flag.name, flag.name.replace("_", "-"))}
     names |= {short: name for name, short in SHORT.items()}
     flat: dict[str, Any] = {}

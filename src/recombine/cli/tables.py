@@ -1,4 +1,4 @@
-"""Tables for the terminal, and stored specs and scores as text. Imports without torch."""
+"""Tables for the terminal, and text for stored specs and scores. Imports without torch."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from recombine.errors import typed
 from recombine.store import Spread, Summary
 
 UNLIMITED = 10_000
-"""Width of a table outside a terminal: one line per row, whatever its length."""
+"""Width of a table outside a terminal, so that each row is on one line."""
 SHORT, NARROWEST, GAP = 12, 5, 2
-"""Widest cells that are never wrapped, narrowest other column, and space between columns, in characters."""
+"""Width up to which cells are never wrapped, minimum width of other columns, and gap between columns."""
 LONG = 1000
-"""Tables with more rows are written as plain lines: rich takes seconds for thousands."""
+"""Tables with more rows are written as plain lines, since rich takes seconds for thousands of rows."""
 LONGEST_LIST = 8
-"""Longer lists of points or numbers are shown by their length."""
+"""Longer lists of points or numbers are replaced by their length."""
 LONGEST_COMMAND = 4000
 HEADINGS = {
     "id_mse": "ID MSE", "ood_mse": "OOD MSE", "id_over_blank": "ID/blank", "ood_over_blank": "OOD/blank",
@@ -41,7 +41,7 @@ class Column:
 
 
 def write_table(screen: Screen, columns: Sequence[Column], title: str | None = None) -> None:
-    """Write columns side by side; a terminal wraps cells that do not fit."""
+    """Write columns as a table; in a terminal, cells that do not fit are wrapped."""
     if title:
         screen.print(title, soft_wrap=True)
     rows = list(zip(*(column.cells for column in columns), strict=True))
@@ -93,7 +93,7 @@ def score_text(name: str, value: float) -> str:
 
 
 def field_text(value: Any, *, whole: bool = False) -> str:
-    """Return a value as a flag takes it, parts as `name:field=value`; long lists are abbreviated unless `whole`."""
+    """Return a value as written in a flag, specs as `name:field=value`; shorten long lists unless `whole`."""
     if isinstance(value, Mapping):
         fields = {name: field for name, field in value.items() if name != "kind" and field is not None}
         texts = {name: field_text(field, whole=whole) for name, field in fields.items()}

@@ -28,28 +28,34 @@ MOST_SUMMARISED = 5000
 """Maximum number of runs in the final table."""
 MOST_HOLDOUTS = 8
 """Maximum number of hold-outs that are described one by one."""
+PROCESSES = (
+    "Number of single-threaded worker processes on a CPU. Default: one per core for reproduce; for train, no workers "
+    "(everything runs in this process)."
+)
+SCHEDULER = (
+    "Address (tcp://HOST:PORT) or scheduler file of the Dask cluster to train on; its workers must have access to the "
+    "same store."
+)
 RARE = Group.create_ordered(f"{MORE} execution")
 
 
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class ExecutorFlags:
-    """Where to train, and where to keep runs."""
+    """Where to train, and where to store runs."""
 
-    device: Annotated[str | None, Parameter(help=f"{listed(DEVICES)}. Default: auto.")] = None
+    device: Annotated[str | None, Parameter(help=f"Device to train on: {listed(DEVICES)}. Default: auto.")] = None
     store: StorePath = None
     members: Whole | None = None
-    """Maximum number of models trained together. Default: by device."""
-    processes: Whole | None = None
-    """Number of single-threaded worker processes on a CPU. Default: one per core (reproduce), this process (train)."""
-    scheduler: str | None = None
-    """Dask cluster to train on, by its scheduler's address (tcp://HOST:PORT) or file; workers see the same store."""
+    """Maximum number of models trained together. Default: depends on the device."""
+    processes: Annotated[Whole | None, Parameter(help=PROCESSES)] = None
+    scheduler: Annotated[str | None, Parameter(help=SCHEDULER)] = None
 
 
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class TrainingFlags(ExecutorFlags):
-    """Where and how to train; a sweep file has the same fields outside its grids."""
+    """Where and how to train; a sweep file can set the same fields outside its grids."""
 
     memory: Annotated[float | None, Parameter(group=RARE)] = None
     """GPU memory limit in GiB. Default: all that is free."""
@@ -57,7 +63,7 @@ class TrainingFlags(ExecutorFlags):
     """Seconds between checkpoints. Default: 30."""
 
     def over(self, file: dict[str, Any], name: str) -> TrainingFlags:
-        """Return the settings of a sweep file with these flags over them."""
+        """Return the settings of a sweep file, overridden by these flags."""
         try:
             settings = TypeAdapter(TrainingFlags).validate_python(file)
         except ValidationError as error:
@@ -65,7 +71,7 @@ class TrainingFlags(ExecutorFlags):
         return replace(settings, **{name: value for name, value in vars(self).items() if value is not None})
 
     def default_precision(self) -> str:
-        """Return the precision that suits the device; for a cluster, only `device` tells what its workers have."""
+        """Return the default precision of the device; workers of a cluster have GPUs only if `device` says so."""
         device = self.device or "auto"
         kind = resolve_device(device).type if self.scheduler is None else "cuda" if device == "cuda" else "cpu"
         return DEFAULT_PRECISION[kind]
@@ -102,11 +108,11 @@ def train(
     Parameters
     ----------
     file
-        Sweep in TOML, YAML or JSON, by the names of flags.
+        Sweep file (TOML, YAML or JSON) with flag names as keys.
     dry_run
         Only print what would be trained.
     check
-        bytes: read every file of completed runs, and retrain damaged ones (default without FILE). names: trust them.
+        Read every file of completed runs and retrain damaged ones (bytes; default without FILE), or trust them (names).
     """
     given = {flag.name: values.get(flag.python_name) for flag in spec_flags()}
     flags = {name: [str(v)] if isinstance(v, bool) else v for name, v in given.items() if v not in (None, [])}
@@ -117,7 +123,7 @@ def train(
     precision = [settings.default_precision()]
     specs: dict[str, RunSpec] = {}
     for where, grid in grids.items():
-        if flags.keys() & {"epochs", "steps"}:  # either replaces both of the file
+        if flags.keys() & {"epochs", "steps"}:  # either flag replaces both in the file
             grid = {name: values for name, values in grid.items() if name not in ("epochs", "steps")}
         try:
             specs |= {spec.digest: spec for spec in specs_from({"precision": precision, **grid, **flags})}
@@ -131,7 +137,7 @@ def train(
         settings.train(list(specs.values()), check or ("bytes" if file is None else "names"))
 
 
-# The flags of specs are parameters of the command, too; cyclopts reads the signature and the annotations.
+# Make the flags of specs parameters of the command; cyclopts reads its signature and annotations.
 _parameters = [
     *(p for p in inspect.signature(train, eval_str=True).parameters.values() if p.name != "values"),
     *(flag.parameter() for flag in spec_flags()),
@@ -141,7 +147,7 @@ train.__annotations__ = {p.name: p.annotation for p in _parameters}
 
 
 def _describe(specs: list[RunSpec], folder: Path, *, whole: bool) -> None:
-    """Print how many runs there are, how many are in the store, and which can train together."""
+    """Print how many runs there are, how many are in the store, and which of them train together."""
     stored = _stored(folder)
     groups: dict[object, list[RunSpec]] = {}
     for spec in specs:
@@ -168,7 +174,7 @@ def _describe(specs: list[RunSpec], folder: Path, *, whole: bool) -> None:
 
 
 def _stored(folder: Path) -> set[str]:
-    """Return the keys of the finished runs of a store, which need not exist yet."""
+    """Return the keys of the finished runs in a store; empty if it does not exist yet."""
     try:
         return set(Store(folder, create=False).keys())
     except StoreError:

@@ -1,4 +1,4 @@
-"""User images with known factors: readers, and the grid that the factors span."""
+"""User-supplied images with known factors: file readers, and the grid that the factors span."""
 
 from recombine.data.images import LabelledImages, open_images, with_factors
 from recombine.data.sources import Arrangement, arranged, factor_of

@@ -1,14 +1,14 @@
-"""Images with known factors, from a file or folder, from arrays, or by their identity.
+"""Images with known factors, from a file or folder, from arrays, or looked up by their identity.
 
 Images are `(row, y, x)` or `(row, y, x, channel)`; pixels are uint8 (0 … 255, or 0 and 1 if none is larger), bool, or
-floats from 0 to 1. The identity is a SHA-256 of all pixels, factor names and values, whatever file they are in. It is
-computed when a file is first read. The user's cache folder (or `RECOMBINE_CACHE`) has, below `data`,
+floats from 0 to 1. The identity is a SHA-256 of all pixels, factor names and values, independent of the file format.
+It is computed when a file is first read. The folder `data` in the user's cache (or `RECOMBINE_CACHE`) contains
 
-- `FILE.json`: the identity of a file, by its path, size and modification time;
-- `IDENTITY.pixels`: unpacked images of compressed archives and of folders of images;
-- `IDENTITY.json`: where this data was last opened, so that stored runs find it again.
+- `FILE.json`: the identity of a file, looked up by its path, size and modification time;
+- `IDENTITY.pixels`: images unpacked from compressed archives and from image folders;
+- `IDENTITY.json`: where the data were last opened, so that stored runs can find them again.
 
-All of it can be deleted at any time and is made again from the file.
+All of these can be deleted at any time and are recreated from the file.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from recombine.files import (
 from recombine.keys import DIGEST_LENGTH, canonical_json, json_digest
 
 SAMPLED = 2048
-"""Images from which the mean is estimated."""
+"""Number of images from which the mean is estimated."""
 BYTE = 255.0
 READERS = {
     **dict.fromkeys((".npz", ".h5", ".hdf5", ".hdf"), from_arrays), ".csv": from_csv, ".tsv": from_csv,
@@ -59,7 +59,7 @@ IN_MEMORY = 2**26
 SPARE = 2**28
 """Bytes to leave free on the disk."""
 NOTABLE = 2**26
-"""Reading more bytes than this takes long enough for a message."""
+"""Size in bytes from which reading is slow enough to be announced."""
 
 
 class Pixels:
@@ -85,8 +85,8 @@ class Pixels:
 class FilePixels(Pixels):
     """Uncompressed images in a file, from an offset on, read by row.
 
-    Not a memory map: that would count neighbouring pages, with large pages the whole file, as memory of the process,
-    and a file that is truncated while it is mapped kills the process.
+    A memory map is avoided because neighbouring pages (with large pages, the whole file) would count as the process's
+    memory, and because truncating a file while it is mapped kills the process.
     """
 
     def __init__(self, path: Path, offset: int, shape: tuple[int, ...], dtype: np.dtype) -> None:
@@ -125,7 +125,7 @@ class LabelledImages:
     path: Path | None = None
     """The file they came from, if any."""
     factors_field: str = "data"
-    """Name of the factors in messages, followed by a dot and a name."""
+    """Prefix of factor names in error messages, followed by a dot."""
 
     def __len__(self) -> int:
         return len(self.pixels)
@@ -147,18 +147,18 @@ class LabelledImages:
         return images.contiguous()
 
     def sample(self) -> np.ndarray:
-        """Return evenly spaced rows that represent all of them."""
+        """Return the indices of evenly spaced rows, as a representative sample."""
         return np.unique(np.linspace(0, len(self) - 1, min(len(self), SAMPLED)).round().astype(np.int64))
 
     def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
-        """Another process opens the file again, or receives the arrays if there is none."""
+        """Pickle the path, so that another process reopens the file, or the arrays if there is no file."""
         if self.path is not None:
             return reopened, (self.path, self.digest)
         return received, (self.pixels.array, self.columns, self.digest, self.largest, self.factors_field)
 
 
 class Identity:
-    """The digest of images, fed block by block, and their largest number."""
+    """A digest of images, updated block by block, and their largest value."""
 
     def __init__(self, source: Source) -> None:
         self._field, self._rows, self.largest = source.images_field, 0, 0.0
@@ -171,12 +171,12 @@ class Identity:
         self._digest = hashlib.sha256(canonical_json(header).encode())
 
     def fed(self, blocks: Iterator[np.ndarray]) -> Iterator[np.ndarray]:
-        """Pass blocks on, adding each to the digest; raise if floats are not from 0 to 1."""
+        """Pass blocks on, adding each to the digest; raise an error if floats are outside [0, 1]."""
         for block in blocks:
             high = float(block.max())
             if block.dtype.kind == "f" and not (block.min() >= 0 and high <= 1):  # also catches NaN
                 row, *place = np.argwhere(~((block >= 0) & (block <= 1)))[0].tolist()
-                allowed = f"bytes, or numbers from 0 to 1 (row {self._rows + row} has others)"
+                allowed = f"bytes, or numbers from 0 to 1 (row {self._rows + row} has another)"
                 raise InvalidValue(self._field, float(block[(row, *place)]), allowed)
             self.largest = max(self.largest, high)
             self._rows += len(block)
@@ -185,16 +185,16 @@ class Identity:
 
     @property
     def digest(self) -> str:
-        """Digest of everything so far."""
+        """Digest of all blocks so far."""
         return self._digest.hexdigest()[:DIGEST_LENGTH]
 
 
 _OPEN: WeakValueDictionary[str, LabelledImages] = WeakValueDictionary()
-"""Data in use, by identity and by file."""
+"""Data currently in use, by identity and by file."""
 
 
 def open_images(data: LabelledImages | str | os.PathLike[str]) -> LabelledImages:
-    """Return images with their factors, given a path, or the identity of data opened before."""
+    """Return images with their factors, given a path or the identity of data that were opened before."""
     if isinstance(data, LabelledImages):
         return data
     if isinstance(data, str) and IDENTITY.fullmatch(data):
@@ -219,18 +219,18 @@ def open_images(data: LabelledImages | str | os.PathLike[str]) -> LabelledImages
 
 
 def _known(digest: str) -> LabelledImages:
-    """Return data that was opened before, in this process or another."""
+    """Return data that were opened before, in this process or another."""
     opened = _OPEN.get(digest)
     if opened is not None:
         return opened
     path = _record(digest).get("path")
     if isinstance(path, str) and os.path.exists(path):
         return reopened(Path(path), digest)
-    raise InvalidValue("data", digest, "data that was opened here before; open its file or pass its arrays again")
+    raise InvalidValue("data", digest, "data that were opened here before; open their file or pass their arrays again")
 
 
 def reopened(path: Path, digest: str) -> LabelledImages:
-    """Return data that was opened before, or in another process, from its file."""
+    """Reopen, from its file, data that were opened earlier or in another process."""
     opened = open_images(path)
     if opened.digest != digest:
         raise InvalidValue("data", digest, f"unchanged data ({path} has changed since)")
@@ -242,7 +242,7 @@ def with_factors(images: Any, factors: Mapping[str, Any]) -> LabelledImages:
     array = np.asarray(images.detach().cpu() if isinstance(images, torch.Tensor) else images)
     check_images("images", array.shape, array.dtype)
     if not isinstance(factors, Mapping) or not 1 <= len(factors) <= MOST_FACTORS:
-        raise InvalidValue("factors", factors, 'values by name, as {"x": [0, 1, …], "shape": ["heart", …]}')
+        raise InvalidValue("factors", factors, 'values by name, such as {"x": [0, 1, …], "shape": ["heart", …]}')
     check_names("factors", factors)
     columns = {name: column_of(f"factors.{name}", values, len(array)) for name, values in factors.items()}
     pixels = Pixels(array)
@@ -255,7 +255,7 @@ def with_factors(images: Any, factors: Mapping[str, Any]) -> LabelledImages:
 def received(
     array: np.ndarray, columns: dict[str, np.ndarray], digest: str, largest: float, field: str
 ) -> LabelledImages:
-    """Return data that another process sent, or that is open already."""
+    """Return data received from another process, or the same data if they are already open."""
     opened = _OPEN.get(digest)
     if opened is None:
         opened = _OPEN[digest] = LabelledImages(Pixels(array), columns, digest, largest, None, field)
@@ -283,7 +283,7 @@ def _seen_as(paths: list[Path]) -> str:
 
 
 def _record(name: str) -> dict[str, Any]:
-    """Return a record of the cache; empty if it is absent or unreadable."""
+    """Return a record from the cache; empty if it is missing or unreadable."""
     with suppress(OSError, ValueError):
         record = parsed_json(read(folder() / f"{name}.json"))
         if isinstance(record, dict):
@@ -292,7 +292,7 @@ def _record(name: str) -> dict[str, Any]:
 
 
 def _keep(name: str, record: dict[str, Any]) -> None:
-    """Write a record unless it is there already; ignore a cache that cannot be written."""
+    """Write a record to the cache unless it is already there; ignore a cache that is not writable."""
     if _record(name) != record:
         with suppress(OSError, RecombineError):
             folder().mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -300,7 +300,7 @@ def _keep(name: str, record: dict[str, Any]) -> None:
 
 
 def _pixels_of(source: Source, seen: str) -> tuple[Pixels, str, float]:
-    """Return the images of a file with their identity and largest value."""
+    """Return a file's images with their identity and largest value."""
     record = _record(seen)
     digest, largest = record.get("digest"), record.get("largest")
     if isinstance(digest, str) and digest.isalnum() and isinstance(largest, int | float):
@@ -326,10 +326,10 @@ def _available(source: Source, digest: str) -> Pixels | None:
 
 
 def _read(source: Source, identity: Identity) -> Pixels:
-    """Read images for the first time, all of them, and unpack them if they are compressed."""
+    """Read all images for the first time, unpacking them if they are compressed."""
     assert source.path is not None
     if source.offset is not None:
-        _say(source, f"reading {source.path} once, to identify it")
+        _say(source, f"reading {source.path} once to compute its digest")
         pixels = FilePixels(source.path, source.offset, source.shape, source.dtype)
         for _ in identity.fed(pixels.blocks()):
             pass
@@ -343,7 +343,7 @@ def _read(source: Source, identity: Identity) -> Pixels:
     if source.nbytes + SPARE > free:
         sizes = f"{source.nbytes / 2**30:.1f} GiB of images, {free / 2**30:.1f} free in {folder()}"
         raise InvalidValue("data", str(source.path), f"small enough for the disk ({sizes}; see RECOMBINE_CACHE)")
-    _say(source, f"unpacking {source.path} once, to {folder()}")
+    _say(source, f"unpacking {source.path} into {folder()}, only once")
     arriving = folder() / f"{_seen_as([source.path])}{SUFFIX}"
     write_parts(arriving, (block.data for block in identity.fed(source.blocks())), "data")
     unpacked = folder() / f"{identity.digest}{SUFFIX}"

@@ -35,7 +35,7 @@ from recombine.errors import InvalidValue, RecombineError, listed, reason_of
 from recombine.files import open_regular, read_given
 
 IMAGES = {"imgs": "latents_values", "images": "labels"}
-"""Key of the images, and key of their factors."""
+"""For each possible key of the images, the key of their factors."""
 NAMES, SIZES = "factor_names", "factor_sizes"
 PUBLISHED = {
     "latents_values": ("color", "shape", "scale", "orientation", "posX", "posY"),
@@ -49,16 +49,16 @@ PUBLISHED = {
 MPI3D_SIZES = {1_036_800: (6, 6, 2, 3, 3, 40, 40), 460_800: (4, 4, 2, 3, 3, 40, 40)}
 """Sizes of MPI3D's factors by number of images: simple shapes; challenge and complex shapes."""
 LOCAL_HEADER = 30
-"""Bytes of a zip archive's header before each array, without the array's name and the extra field."""
+"""Size in bytes of the zip local header before each array, without the array's name and the extra field."""
 LARGEST_IN_MEMORY = 2**30
 """Maximum size of the labels in bytes."""
 LARGEST_CHUNK = 2**28
 """Maximum size of an HDF5 chunk in bytes, since a chunk is unpacked as a whole."""
 OPAQUE = 255
 MODES = {**dict.fromkeys(("1", "L", "LA"), "L"), **dict.fromkeys(("RGB", "P", "RGBA", "PA"), "RGB")}
-"""Pillow's modes that are read, and what they are converted to."""
+"""Supported Pillow modes, and the mode to which each is converted."""
 FILE_COLUMNS = ("file", "filename", "file_name", "image", "path")
-"""Names of the column with file names, in any case."""
+"""Accepted names of the column of file names, in upper or lower case."""
 DELIMITERS = (",", ";", "\t", "|")
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|[+-]?(nan|inf|infinity)", re.IGNORECASE)
 
@@ -69,7 +69,7 @@ class Described(NamedTuple):
     shape: tuple[int, ...]
     dtype: np.dtype
     offset: int | None
-    """Its place in the file if it is stored uncompressed."""
+    """Its byte offset in the file if it is stored uncompressed."""
     c_order: bool = True
 
     @property
@@ -80,7 +80,7 @@ class Described(NamedTuple):
 
 @contextmanager
 def _opened(path: Path, kind: str) -> Iterator[IO[bytes]]:
-    """Open a regular file (a pipe would block), and report any error in it as one line."""
+    """Open a regular file (a pipe would block), and report any error while reading it in one line."""
     try:
         with os.fdopen(open_regular(path, follow=True), "rb") as file:
             yield file
@@ -91,7 +91,7 @@ def _opened(path: Path, kind: str) -> Iterator[IO[bytes]]:
 
 
 class NpzFile:
-    """Arrays of an `.npz` archive by key."""
+    """The arrays in an `.npz` archive, by key."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -130,7 +130,7 @@ class NpzFile:
                 yield np.frombuffer(content, dtype).reshape(count, *shape[1:])
 
     def _start(self, info: zipfile.ZipInfo) -> int:
-        """Return the place of an array in the file; its local header has a length of its own."""
+        """Return an array's byte offset; its local header's length can differ from the one in the central directory."""
         with _opened(self.path, ".npz") as file:
             file.seek(info.header_offset)
             header = file.read(LOCAL_HEADER)
@@ -154,7 +154,7 @@ def _header(stream: IO[bytes]) -> Described:
 
 
 class Hdf5File:
-    """Arrays of an HDF5 file by key, without following links to other files."""
+    """The arrays in an HDF5 file, by key, without following links to other files."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -180,13 +180,13 @@ class Hdf5File:
         """Yield the rows of an array in order, in blocks."""
         with self._file() as file:
             dataset = self._dataset(file, key)
-            chunk = dataset.chunks[0] if dataset.chunks else 1  # chunks are unpacked as a whole
+            chunk = dataset.chunks[0] if dataset.chunks else 1  # a chunk is always unpacked whole
             step = -(-rows_per_block(dataset.shape, dataset.dtype) // chunk) * chunk
             for first in range(0, len(dataset), step):
                 yield dataset[first : first + step]
 
     def _dataset(self, file: Any, key: str) -> Any:
-        """Return an array that is stored in this file."""
+        """Return an array that is stored in this file itself."""
         import h5py
 
         dataset = file[key] if isinstance(file.get(key, getlink=True), h5py.HardLink) else None
@@ -217,7 +217,7 @@ def _load(file: Container, key: str) -> np.ndarray:
 
 
 def from_arrays(path: Path) -> Source:
-    """Return the images and factors of an `.npz` or HDF5 file."""
+    """Return the images and factors in an `.npz` or HDF5 file."""
     file: Container = NpzFile(path) if path.suffix.lower() == ".npz" else Hdf5File(path)
     key = next((key for key in IMAGES if key in file.keys), None)
     if key is None:
@@ -234,7 +234,7 @@ def from_arrays(path: Path) -> Source:
 
 
 def _labelled(file: Container, key: str, rows: int) -> dict[str, np.ndarray]:
-    """Return the label columns, or those of all combinations in order if the file has no labels."""
+    """Return the label columns; if the file has no labels, assume all combinations in order."""
     if key not in file.keys:
         if key == "latents_values":
             raise InvalidValue("data", listed(file.keys), f"a file with the key {key} as well as imgs")
@@ -267,7 +267,7 @@ def _in_order(file: Container, rows: int) -> dict[str, np.ndarray]:
 
 
 def _names(file: Container, key: str, count: int) -> list[str]:
-    """Return the factors' names: from the file, as published, or numbered."""
+    """Return factor names: those in the file, the published ones, or numbered ones."""
     names = list(PUBLISHED[key]) if len(PUBLISHED[key]) == count else [f"factor_{k}" for k in range(count)]
     if NAMES in file.keys:
         given = _load(file, NAMES)
@@ -282,7 +282,7 @@ def _names(file: Container, key: str, count: int) -> list[str]:
 
 
 def csv_of(folder: Path) -> Path:
-    """Return the only CSV file of a folder."""
+    """Return the only CSV file in a folder."""
     names = sorted(name for name in os.listdir(folder) if name.lower().endswith((".csv", ".tsv")))
     if len(names) != 1:
         raise InvalidValue("data", listed(names), f"a folder with one .csv file ({folder})")
@@ -290,18 +290,18 @@ def csv_of(folder: Path) -> Path:
 
 
 def image_paths(table: Path, files: list[str]) -> list[Path]:
-    """Return the paths of images, which must be inside the folder of their CSV."""
+    """Return the paths of images, which must be in the CSV's folder."""
     paths = []
     for row, name in enumerate(files):
         inside = PurePath(name.replace("\\", "/"))
         if not name or inside.is_absolute() or ".." in inside.parts:
-            raise InvalidValue("data", name, f"names of files inside the folder of the CSV (row {row})")
+            raise InvalidValue("data", name, f"names of files in the CSV's folder (row {row})")
         paths.append(table.parent / inside)
     return paths
 
 
 def from_csv(table: Path) -> Source:
-    """Return the images that a CSV names, and its factors."""
+    """Return the images listed in a CSV, and its factors."""
     files, columns = read_labels(table)
     paths = image_paths(table, files)
     first = _decoded(paths[0], 0)
@@ -342,9 +342,9 @@ def _decoded(path: Path, row: int) -> np.ndarray:
 
 
 def read_labels(path: Path) -> tuple[list[str], dict[str, np.ndarray]]:
-    """Return the file names and the factors' columns of a CSV, as written by any spreadsheet.
+    """Return the file names and factor columns in a CSV, as written by any spreadsheet.
 
-    UTF-8 or UTF-16; values separated by commas, semicolons, tabs or bars; decimal commas where commas do not separate.
+    UTF-8 or UTF-16; separated by commas, semicolons, tabs or bars; decimal commas are read unless commas separate.
     """
     content = read_given(path, "data")
     wide = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
@@ -378,7 +378,7 @@ def read_labels(path: Path) -> tuple[list[str], dict[str, np.ndarray]]:
 
 
 def _column(name: str, cells: list[str], *, decimal_comma: bool) -> np.ndarray:
-    """Return a column of numbers if all cells are numbers, and of strings if none is."""
+    """Return a column of numbers if all cells are numbers, or of strings if none are."""
     written = [cell.replace(",", ".") if decimal_comma else cell for cell in cells]
     numeric = [NUMBER.fullmatch(cell) is not None for cell in written]
     if any(numeric) and not all(numeric):

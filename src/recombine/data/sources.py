@@ -1,4 +1,4 @@
-"""Images and columns of factor values from a file or a caller, and the grid they span.
+"""Images and columns of factor values, from a file or from arrays, and the grid that the factors span.
 
 Numbers and angles keep their values, evenly spaced or not; categories are numbered from 0 in sorted order. Angles are
 in degrees unless a full turn is given. A factor with a single value is left out.
@@ -22,29 +22,29 @@ CHANNELS = (1, 3)
 LARGEST_SIDE = 4096
 MOST_FACTORS = 64
 KINDS = ("uint8", "bool", "float16", "float32", "float64")
-"""Types of pixel values."""
+"""Supported pixel types."""
 EVEN = 1e-4
 """Tolerance for even spacing, relative to the spacing: labels are often stored in single precision."""
 ROUNDING = 1e-9
-"""Relative to a factor's range, values closer than this are the same up to rounding."""
+"""Values closer than this, relative to a factor's range, count as equal up to rounding."""
 WRITTEN = 1e-5
 """Relative tolerance for a full turn, which is often written with few digits, such as 6.28319."""
 
 
 @dataclass(frozen=True)
 class Source:
-    """Images and factors of a file or a caller; images have not been read yet."""
+    """Images and factors from a file or from arrays; the images have not been read yet."""
 
     shape: tuple[int, ...]
     dtype: np.dtype
     columns: dict[str, np.ndarray]
     blocks: Callable[[], Iterator[np.ndarray]]
-    """All images in order, in blocks."""
+    """Yields all images in order, in blocks."""
     path: Path | None = None
     offset: int | None = None
-    """Place of the images in the file if they are uncompressed."""
+    """Byte offset of the images in the file if they are uncompressed."""
     images_field: str = "data.images"
-    """Name of the images in messages."""
+    """Name of the images in error messages."""
 
     @property
     def nbytes(self) -> int:
@@ -53,7 +53,7 @@ class Source:
 
 
 def check_images(name: str, shape: tuple[int, ...], dtype: np.dtype) -> None:
-    """Raise unless shape and type are those of images."""
+    """Raise an error unless shape and type are valid for images."""
     if len(shape) not in (3, 4):
         raise InvalidValue(name, shape, "an array of shape (row, y, x) or (row, y, x, channel)")
     if len(shape) == 4 and shape[3] not in CHANNELS:
@@ -71,7 +71,7 @@ def rows_per_block(shape: tuple[int, ...], dtype: np.dtype) -> int:
 
 
 class Levels(NamedTuple):
-    """A factor, its values, and the position of each row among them."""
+    """A factor, its distinct values, and the index of each row's value among them."""
 
     factor: Factor
     values: tuple[Any, ...]
@@ -79,7 +79,7 @@ class Levels(NamedTuple):
 
 
 class Arrangement(NamedTuple):
-    """The grid that columns span, and the row that shows each combination (−1: none)."""
+    """The grid that the columns span, and the row of each combination (−1 if there is none)."""
 
     grid: FactorGrid
     levels: dict[str, tuple[Any, ...]]
@@ -107,7 +107,7 @@ def column_of(field: str, values: Any, rows: int) -> np.ndarray:
 
 
 def check_names(field: str, names: Iterable[str]) -> None:
-    """Raise unless all are different names for factors."""
+    """Raise an error unless all names are valid and distinct."""
     names = list(names)
     for name in names:
         if not name.isidentifier():
@@ -117,7 +117,7 @@ def check_names(field: str, names: Iterable[str]) -> None:
 
 
 def factor_of(name: str, column: np.ndarray, form: Form = "number", turn: float = TURN, field: str = "data") -> Levels:
-    """Return the factor of a column, with its values.
+    """Return the factor that a column describes, with its values.
 
     >>> factor_of("size", np.array([0.5, 1.0, 0.5])).factor
     Factor(name='size', low=0.5, high=1.0, count=2, form='number', given=None, period=None)
@@ -146,7 +146,7 @@ def factor_of(name: str, column: np.ndarray, form: Form = "number", turn: float 
 
 
 def _period(field: str, values: np.ndarray, turn: float) -> float:
-    """Return a full turn: the span of the values if that is a turn up to rounding, so that both ends coincide."""
+    """Return the full turn; if the values span one up to rounding, return their span, so that both ends coincide."""
     span = float(values[-1] - values[0])
     if span > turn * (1 + WRITTEN):
         raise InvalidValue(field, [float(values[0]), float(values[-1])], f"angles within one turn ({turn:g})")
@@ -163,14 +163,14 @@ def arranged(columns: Mapping[str, np.ndarray], forms: Mapping[str, Form], turn:
     combinations = int(np.prod(np.array(shape, dtype=np.float64)))
     if combinations > LARGEST_GRID:
         counts = ", ".join(f"{level.factor.name} {level.factor.count}" for level in varying)
-        raise InvalidValue(field, counts, f"factors with at most {LARGEST_GRID} combinations in all")
+        raise InvalidValue(field, counts, f"factors with at most {LARGEST_GRID} combinations in total")
     flat = np.ravel_multi_index(tuple(level.positions for level in varying), shape)
     order = np.argsort(flat, kind="stable")
     repeated = np.flatnonzero(np.diff(flat[order]) == 0)
     if len(repeated):
         one, other = (int(row) for row in order[repeated[0] : repeated[0] + 2])
         named = ", ".join(f"{level.factor.name}={level.values[level.positions[one]]}" for level in varying)
-        raise InvalidValue(field, named, f"each combination once (rows {one} and {other} are both this one)")
+        raise InvalidValue(field, named, f"data with each combination once (not in rows {one} and {other})")
     row_of_point = np.full(combinations, -1, dtype=np.int64)
     row_of_point[flat] = np.arange(len(flat))
     return Arrangement(

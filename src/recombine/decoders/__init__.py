@@ -1,4 +1,4 @@
-"""Decoders: codes to images, as chains of named stages."""
+"""Decoders, which map codes to images through a chain of named stages."""
 
 from recombine.decoders.base import DECODERS, AnyDecoder, DecoderSpec, Interface, StagedDecoder, build_seeded, seeded
 from recombine.decoders.cnn import CNN, ConvEncoder

@@ -1,9 +1,9 @@
-"""Convolutional decoder, from a 1×1 code to an image, and encoder, from an image to its code.
+"""Convolutional decoder from a 1×1 code to an image, and encoder from an image to its code.
 
-The decoder reaches 7×7 by one transposed convolution; `depth` blocks then double the size while it is below the image's
-and keep it after that, each followed by ReLU; a last convolution gives the image's channels. Image sizes other than 7,
-14, 28, 56, … are reached by nearest-neighbour resizing at the end. Stages: `layer0` … `layer{depth}` (after their ReLU)
-and `output`. Parameters are in the order of `CNN.convolutions`, weight and bias of each in turn.
+One transposed convolution maps the code to 7×7 pixels. Each of `depth` blocks then doubles the size until it reaches
+the image size, and keeps it after that, followed by ReLU. A final convolution outputs the image's channels. Image sizes
+other than 7, 14, 28, 56, … require nearest-neighbour resizing at the end. Stages: `layer0` … `layer{depth}` (after
+their ReLU) and `output`. Parameters are in the order of `CNN.convolutions`, weight and bias of each in turn.
 
 Stages of the encoder: `layer1` …, `hidden` and `output`.
 """
@@ -54,12 +54,12 @@ class CNN(DecoderSpec):
 
     kind: Literal["cnn"] = "cnn"
     width: Positive = 64
-    """Channels of every stage."""
+    """Number of channels in every stage."""
     depth: Annotated[int, Field(ge=1, le=1000)] = 4
-    """Blocks after the first transposed convolution."""
+    """Number of blocks after the first transposed convolution."""
 
     def convolutions(self, interface: Interface) -> list[Convolution]:
-        """Return the convolutions in order: all but the last are transposed.
+        """Return the convolutions in order; all but the last are transposed.
 
         >>> [block.doubles for block in CNN(depth=4).convolutions(Interface((28, 28), (28, 28)))[1:-1]]
         [True, True, False, False]
@@ -84,7 +84,7 @@ class CNN(DecoderSpec):
 
 @DECODERS.register
 class ConvEncoder(DecoderSpec):
-    """Encoder from image to code: strided convolutions, a hidden layer, a linear output.
+    """Encoder from images to codes, with strided convolutions, a hidden layer and a linear output.
 
     Examples
     --------
@@ -97,9 +97,9 @@ class ConvEncoder(DecoderSpec):
 
     kind: Literal["encoder"] = "encoder"
     channels: Annotated[tuple[Positive, ...], Field(min_length=1)] = (32, 64, 128)
-    """Channels of the stride-2 convolutions."""
+    """Number of channels of each stride-2 convolution."""
     hidden: Positive = 128
-    """Neurons of the hidden layer."""
+    """Number of neurons in the hidden layer."""
     direction: ClassVar[Literal["decode", "encode"]] = "encode"
 
     def build(self, interface: Interface) -> StagedDecoder:
@@ -136,7 +136,7 @@ class SameSize(nn.ConvTranspose2d):
 
 
 class ToChannels(nn.Conv2d):
-    """Padded convolution to one or few channels, for which libraries have no fast kernel.
+    """Padded convolution to one or a few channels, for which libraries have no fast kernel.
 
     Computed as a matrix product to one map per kernel tap and channel, and a sum of the shifted maps.
     """
@@ -154,13 +154,13 @@ class ToChannels(nn.Conv2d):
         rows, columns = maps.shape[-2:]
         height, width = self.kernel_size
         padded = functional.pad(maps, (width // 2, width // 2, height // 2, height // 2)).unflatten(0, (height, width))
-        # Not `sum`, whose first step adds 0 and costs a copy.
+        # We avoid `sum`, which starts by adding 0 and so costs a copy.
         across = functools.reduce(torch.add, (padded[:, k, ..., k : k + columns] for k in range(width)))
         return functools.reduce(torch.add, (across[k, ..., k : k + rows, :] for k in range(height)))
 
 
 class Resize(nn.Module):
-    """Resize images by nearest neighbours, unless they have the right size already."""
+    """Resize images by nearest-neighbour interpolation, unless they already have the right size."""
 
     def __init__(self, image_shape: tuple[int, ...]) -> None:
         super().__init__()

@@ -47,13 +47,13 @@ class LowRank(DecoderSpec):
 
     kind: Literal["low_rank"] = "low_rank"
     rank: Annotated[int, Field(ge=1, le=2**12)] | None = None
-    """Maximum rank of an embedding; none: the smaller side of the image."""
+    """Maximum rank of an embedding. Default: the smaller side of the image."""
     channels: Annotated[int, Field(ge=1, le=2**12)] = 2
-    """Channels of the hidden convolutions."""
+    """Number of channels of the hidden convolutions."""
     depth: Annotated[int, Field(ge=0, le=1000)] = 2
-    """Hidden convolutions."""
+    """Number of hidden convolutions."""
     vectors: Convention = "unit"
-    """Vectors to which the variance penalty applies: normalised or raw."""
+    """Vectors to which the variance penalty applies: normalised (unit) or not (raw)."""
 
     def build(self, interface: Interface) -> StagedDecoder:
         embedding = LowRankEmbedding(interface.code_sizes, interface.image_shape, self.rank, self.vectors)

@@ -1,4 +1,4 @@
-"""Fully connected decoder: `depth` ReLU layers, then linear to all pixels. Stages: `layer1` … and `output`."""
+"""Fully connected decoder: `depth` ReLU layers, then a linear map to all pixels. Stages: `layer1` … and `output`."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ class MLP(DecoderSpec):
 
     kind: Literal["mlp"] = "mlp"
     width: Annotated[int, Field(ge=1, le=2**16)] = 256
-    """Neurons of every hidden layer."""
+    """Number of neurons in every hidden layer."""
     depth: Annotated[int, Field(ge=1, le=1000)] = 3
-    """Hidden layers."""
+    """Number of hidden layers."""
 
     def build(self, interface: Interface) -> StagedDecoder:
         sizes = [interface.code_size] + [self.width] * self.depth

@@ -1,8 +1,8 @@
-"""Token decoders: a token per pixel, the projected code plus a fixed two-dimensional sinusoidal position.
+"""Token decoders, with one token per pixel: the projected code plus a fixed two-dimensional sinusoidal position code.
 
 `Transformer` applies the original post-norm encoder layers with ReLU, without dropout, so that a member's result does
-not depend on random numbers of others. `CoordinateMLP` has per-token layers (linear and PReLU) and no attention. Both
-end in a linear map from token to pixel. Stages: `tokens`, `layer1` … and `output`.
+not depend on other members' random numbers. `CoordinateMLP` has per-token layers (linear and PReLU) and no attention.
+Both end in a linear map from tokens to pixels. Stages: `tokens`, `layer1` … and `output`.
 """
 
 from __future__ import annotations
@@ -56,16 +56,16 @@ class TokensToImage(ToImage):
 
 
 class TokenDecoder(DecoderSpec):
-    """Base class: tokens, layers from tokens to tokens, and a linear output per token."""
+    """Base class of decoders with pixel tokens, layers that map tokens to tokens, and a linear output per token."""
 
     width: Annotated[int, Field(ge=4, le=2**16, multiple_of=4)] = 128
-    """Size of a token."""
+    """Token dimension."""
     depth: Annotated[int, Field(ge=1, le=1000)] = 3
-    """Layers."""
+    """Number of layers."""
 
     @abstractmethod
     def layer(self) -> nn.Module:
-        """Return a layer from tokens to tokens."""
+        """Return a layer that maps tokens to tokens."""
 
     def build(self, interface: Interface) -> StagedDecoder:
         stages: dict[str, nn.Module] = {"tokens": PixelTokens(interface, self.width)}
@@ -107,9 +107,9 @@ class Transformer(TokenDecoder):
 
     kind: Literal["transformer"] = "transformer"
     heads: Annotated[int, Field(ge=1)] = 4
-    """Attention heads."""
+    """Number of attention heads."""
     feedforward: Annotated[int, Field(ge=1, le=2**16)] = 512
-    """Hidden width of each layer's feed-forward part."""
+    """Hidden width of each layer's feed-forward network."""
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -122,7 +122,7 @@ class Transformer(TokenDecoder):
 
 
 class EncoderLayer(nn.Module):
-    """Self-attention and a feed-forward part, each with a residual connection and layer norm."""
+    """Self-attention and a feed-forward block, each with a residual connection and layer norm."""
 
     def __init__(self, width: int, heads: int, feedforward: int) -> None:
         super().__init__()
@@ -138,7 +138,7 @@ class EncoderLayer(nn.Module):
 
     def forward(self, tokens: Float[Tensor, "batch pixel width"]) -> Float[Tensor, "batch pixel width"]:
         query, key, value = self.mix(tokens).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4).unbind(0)
-        # Not `scaled_dot_product_attention`: its fused kernels have no forward-mode derivative.
+        # We avoid `scaled_dot_product_attention`, whose fused kernels lack forward-mode derivatives.
         attention = torch.softmax(query @ key.mT / query.shape[-1] ** 0.5, dim=-1)
         attended = (attention @ value).transpose(1, 2).flatten(-2)
         tokens = self.after_attention(tokens + self.merge(attended))

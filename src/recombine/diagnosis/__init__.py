@@ -1,4 +1,4 @@
-"""`diagnose`: the paper's measurements on a user's module, a trained run or a checkpoint."""
+"""`diagnose`: apply the paper's metrics to a user's module, a stored run or a checkpoint."""
 
 from recombine.diagnosis.callbacks import DiagnosisCallback
 from recombine.diagnosis.diagnosing import diagnose

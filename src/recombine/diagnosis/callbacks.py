@@ -1,7 +1,7 @@
-"""A callback that diagnoses a module during the user's own training, every so many steps or epochs.
+"""A callback that diagnoses a module at regular intervals during the user's training.
 
-The module is restored exactly (flags, hooks, gradients, buffers and random state), so training gives the same bits with
-and without the callback. Only the metrics that are logged are computed.
+The module is restored exactly (flags, hooks, gradients, buffers and random state), so training gives bit-identical
+results with and without the callback. Only the logged metrics are computed.
 """
 
 from __future__ import annotations
@@ -29,32 +29,32 @@ if TYPE_CHECKING:
     import pandas
 
 LIGHTNING = ("lightning.pytorch", "pytorch_lightning")
-"""The two names of the same library; a trainer of one does not accept callbacks of the other."""
+"""The two package names of Lightning; a trainer from one does not accept callbacks from the other."""
 Log = Callable[[dict[str, float], int], object]
 USUAL = (
     "id_error", "ood_error", "ood_over_mean", "factorization_mean", "partial_factorization", "log_volume_std",
 )  # fmt: skip
-"""Metrics that are logged by default, if they can be measured."""
+"""Metrics logged by default, if they can be measured."""
 CASES = ("stage", "kernel", "prediction")
-"""Dimensions of which each label is logged separately; other dimensions are averaged."""
+"""Dimensions whose entries are logged separately; a metric is averaged over all other dimensions."""
 
 
 class DiagnosisCallback:
-    """Measures a module while it trains, and keeps and logs the metrics.
+    """Measures a module during training, records the metrics and logs them.
 
     Parameters
     ----------
     grid
         Factors and their values, as for `diagnose`.
     every
-        Measure at steps that are multiples of this; other calls return at once.
+        Measure at steps that are multiples of this; other calls do nothing.
     metrics
-        Names of variables of a diagnosis (docs/metrics.md). Default: errors on trained and held-out combinations,
+        Variables of a diagnosis to log (docs/metrics.md). Default: errors on kept and held-out combinations,
         factorization, partial factorization and the standard deviation of the log volume, if they can be measured.
     log
-        A function of a dictionary of numbers and the step, such as `wandb.log`.
+        A function that takes a dictionary of numbers and the step, such as `wandb.log`.
     prefix
-        Prefix of the names that are logged.
+        Prefix of the logged names.
     **settings
         Other arguments of `diagnose`: `encode`, `holdout`, `targets`, `stages`, `data`, `points`, ….
 
@@ -90,14 +90,14 @@ class DiagnosisCallback:
     ) -> None:  # fmt: skip
         if every < 1:
             raise InvalidValue("every", every, "at least 1")
-        self.every, self.required = every, metrics
-        self.names = list(USUAL if metrics is None else metrics)
-        selected(self.names, False)  # fail now rather than after hours of training
+        self.every, self.required = every, [metrics] if isinstance(metrics, str) else metrics
+        self.names = list(USUAL if self.required is None else self.required)
+        selected(self.names, settings.get("thorough", False))  # fail now rather than after hours of training
         inspect.signature(diagnose).bind(None, grid, metrics=self.names, **settings)
         self.grid, self.log, self.prefix, self.settings = grid, log, prefix, settings
         self.calls = 0
         self.measured: list[tuple[int, Diagnosis]] = []
-        """Step and requested variables of every measurement."""
+        """The step and the requested variables of every measurement."""
 
     def __call__(self, module: nn.Module, step: int | None = None) -> dict[str, float] | None:
         """Measure the module if the step is a multiple of `every`.
@@ -107,12 +107,12 @@ class DiagnosisCallback:
         module
             The module; `torch.compile`, `DistributedDataParallel` and `DataParallel` are unwrapped.
         step
-            Number of the step or epoch. Default: the number of previous calls.
+            The step or epoch. Default: the number of previous calls.
 
         Returns
         -------
         dict of float or None
-            The numbers by name; None between measurements, and in all but the first process of distributed training.
+            The metrics by name; None between measurements, and in distributed training on all ranks but 0.
         """
         step = self.calls if step is None else step
         self.calls += 1
@@ -122,8 +122,8 @@ class DiagnosisCallback:
         result = diagnose(unwrapped(module), self.grid, metrics=self.names, **self.settings)
         for name in self.required or ():
             if name not in result:
-                metrics = {column.name: own.name for own in STAGE_METRICS.values() for column in own.columns}
-                needed = result.left_out.get(metrics.get(name, name), "targets and a hold-out")
+                metric = STAGE_METRICS.by_column().get(name)
+                needed = "targets and a hold-out" if metric is None else result.left_out[metric.name]
                 raise InvalidValue("metrics", name, f"variables that can be measured here ({name} needs {needed})")
         requested = result.drop_vars([name for name in result.data_vars if name not in self.names])
         self.measured.append((step, requested))
@@ -133,12 +133,12 @@ class DiagnosisCallback:
         return numbers
 
     def _numbers(self, result: Diagnosis) -> dict[str, float]:
-        """The numbers by name, in the order of the metrics."""
+        """The numbers by name, in the order in which the metrics were requested."""
         return {name: value for own in self.names if own in result for name, value in _cases(own, result[own])}
 
     @property
     def history(self) -> pandas.DataFrame:
-        """A DataFrame with one row per measurement, indexed by step; column names have no prefix."""
+        """A DataFrame with one row per measurement, indexed by step; column names lack the prefix."""
         import pandas
 
         index = pandas.Index([step for step, _ in self.measured], name="step", dtype=int)
@@ -155,32 +155,31 @@ class DiagnosisCallback:
                              combine_attrs="override")  # fmt: skip
 
     def lightning(self, module: str | None = None, *, each: Literal["epoch", "step"] = "epoch") -> Any:
-        """This callback for Lightning's `Trainer(callbacks=[…])`; Lightning must be installed.
+        """Return this callback as one for Lightning's `Trainer(callbacks=[…])`; Lightning must be installed.
 
         Parameters
         ----------
         module
-            Path of the submodule that maps codes to outputs, such as `decoder`. Default: the LightningModule itself.
+            Path of the submodule that maps codes to outputs, e.g. `decoder`. Default: the LightningModule itself.
         each
             Whether `every` counts epochs or optimizer steps.
 
         Returns
         -------
         lightning.pytorch.Callback
-            Logs with `LightningModule.log_dict`, and with `log` if it is given.
+            A callback that logs with `LightningModule.log_dict`, and also with `log` if that is given.
         """
         if each not in ("epoch", "step"):
             raise InvalidValue("each", each, "epoch or step")
-        for name in sorted(
-            LIGHTNING, key=lambda name: name not in sys.modules
-        ):  # prefer the one that is already imported
+        imported_first = sorted(LIGHTNING, key=lambda name: name not in sys.modules)
+        for name in imported_first:
             with suppress(ImportError):
                 return _lightning_class(import_module(name))(self, module, each)
         raise RecombineError("lightning is not installed: pip install lightning")
 
 
 def _cases(name: str, variable: xarray.DataArray) -> Iterator[tuple[str, float]]:
-    """Name and value of each case of a variable, averaged over factors and points; none for labels."""
+    """Yield the name and value of each entry along `CASES`, averaged over factors and points; none for labels."""
     column = STAGE_METRICS.columns().get(name)
     if column is not None and column.labels:
         return
@@ -195,7 +194,7 @@ def _cases(name: str, variable: xarray.DataArray) -> Iterator[tuple[str, float]]
 
 @cache
 def _lightning_class(package: Any) -> Any:
-    """The callback's class, defined on demand because Lightning is not a dependency."""
+    """Define the callback's class on demand, because Lightning is not a dependency."""
 
     class LightningDiagnosis(package.Callback):
         """Calls a `DiagnosisCallback` at the end of epochs or batches and logs its numbers."""

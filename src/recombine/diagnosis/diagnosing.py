@@ -1,4 +1,4 @@
-"""`diagnose`: the paper's measurements on a user's module, stage by stage, as one Dataset."""
+"""`diagnose`: apply the paper's metrics to each stage of a user's module and return one Dataset."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from torch import Tensor, nn
 
 from recombine.diagnosis.result import OUTPUT_SCORES, Diagnosis, reserved_names
 from recombine.diagnosis.running import MIXED, ROWS_AT_ONCE, Geometry, Runner, exact_geometry, running
-from recombine.diagnosis.stages import OUTPUT
 from recombine.diagnosis.subject import Subject, TargetFunction, Trained
 from recombine.encodings import Encoding
 from recombine.errors import InvalidValue, listed
@@ -44,6 +43,7 @@ from recombine.metrics.sampling import (
     Estimate,
     Part,
     Plan,
+    Scope,
     averaged_profile,
     mean_estimate,
     plan_of,
@@ -55,9 +55,9 @@ from recombine.tasks import ArrayTask
 
 GEOMETRIES = ("auto", "exact", "differences")
 PERMUTATIONS = 499
-"""Permutations of the kernel test; studies that need smaller p-values use more."""
+"""Number of permutations in the kernel test; studies that need smaller p-values use more."""
 AVERAGED = ("kernel_agreement", "superposition")
-"""Scores of the outputs that are averaged over sub-grids."""
+"""Output scores that are averaged over sub-grids."""
 
 
 def diagnose(
@@ -82,37 +82,36 @@ def diagnose(
     Parameters
     ----------
     module
-        A module that maps a batch of encoded factor values to a batch of outputs; or a finished run, or the checkpoint
-        of one (`ModelConfig.from_pretrained(folder)`), whose spec gives grid, data, encode, holdout, targets and
-        background.
+        A module that maps a batch of encoded factor values to a batch of outputs; or a finished run or its checkpoint
+        (`ModelConfig.from_pretrained(folder)`), whose spec supplies everything from grid to background.
     grid
         Factors and their values, or a string such as `x=0:27,y=0:27`.
     data
-        Instead of grid, targets and background: images with their factors, as a file or an `ArrayTask`, whose encoding
-        and hold-out are the defaults of `encode` and `holdout`.
+        Images with their factors, as a file or an `ArrayTask`, instead of grid, targets and background. The encoding
+        and hold-out of an `ArrayTask` are the defaults of `encode` and `holdout`.
     encode
         An encoding, its name, or a function from `(point, factor)` values to inputs. Default: raw factor values.
     holdout
         Combinations held out of training: a hold-out, its name, or a boolean mask over the grid.
     stages
-        Paths of submodules, or patterns (`*` within a level, `**` across levels). Default: the module's submodules in
-        the order in which they run, with wrappers opened.
+        Paths of submodules, or patterns (`*` within a level, `**` across levels). Default: the submodules in the order
+        in which they run, with wrappers replaced by their contents.
     targets
-        Target outputs, for errors and superposition: one row per grid point in the grid's order, or a function from
-        `(point, factor)` values. Of a sampled grid only the rows that are needed are read.
+        Target outputs, for errors and superposition: one row per grid point in the grid's order, or a function of
+        `(point, factor)` values. For a sampled grid, only the rows that are needed are read.
     background
-        Value of an empty output, in every channel. Default: 0.
+        Value of an empty output in every channel. Default: 0.
     memory
-        Memory budget of a measurement, in bytes.
+        Memory budget in bytes.
     geometry
-        `auto`: exact derivatives if encoding and module have them, else differences between grid points; `exact`:
-        raise an error instead of using differences; `differences`: never use derivatives.
+        How to compute the metric tensor. `auto`: by exact derivatives if encoding and module have them, else by
+        differences between grid points; `exact`: raise an error instead; `differences`: always by differences.
     thorough
-        Also compute the expensive metrics, such as tests of factorization up to an invertible map: all of them, or
-        those that are named (docs/metrics.md).
+        Also compute the expensive metrics, such as tests of factorization up to an invertible map: all of them (True)
+        or the named ones (docs/metrics.md). Not allowed together with `metrics`.
     points
-        Number of grid points to measure; a larger grid is sampled, and variables that end in `_se` hold standard
-        errors. Default: 4096.
+        Maximum number of grid points to measure. A larger grid is sampled, and variables that end in `_se` hold
+        standard errors. Default: 4096.
     seed
         Seed for sampling large grids.
     metrics
@@ -121,8 +120,8 @@ def diagnose(
     Returns
     -------
     Diagnosis
-        A Dataset. `attrs["metric"]` says how the metric tensor was computed, `attrs["metric_reason"]` why it is not
-        exact, and `attrs["notes"]` what else to know when reading the numbers.
+        A Dataset. `attrs["metric"]` says how the metric tensor was computed (absent if no variable needs it),
+        `attrs["metric_reason"]` why it is not exact, and `attrs["notes"]` what else affects the numbers.
 
     Examples
     --------
@@ -141,7 +140,7 @@ def diagnose(
         module, grid, data=data, encode=encode, holdout=holdout, targets=targets, background=background
     )
     if reserved := reserved_names() & {*subject.grid.names}:
-        raise InvalidValue("grid", min(reserved), f"names of factors other than {listed(sorted(reserved_names()))}")
+        raise InvalidValue("grid", min(reserved), f"factors not named {listed(sorted(reserved_names()))}")
     plan = plan_of(subject.grid, subject.held_out, points, seed, subject.present)
     selection = selected(metrics, [thorough] if isinstance(thorough, str) else thorough)
     named = [stages] if isinstance(stages, str) else stages
@@ -149,17 +148,16 @@ def diagnose(
         if plan.points is not None and runner.rows.how == "whole":
             required = f"a whole grid without gaps: {MIXED}"
             raise InvalidValue("points" if plan.present is None else "data", len(plan.points), required)
-        setting = geometry if selection.metric_tensor else "differences"
-        geometries = [_geometry(setting, runner, part) for part in plan.parts]
-        used = next((own for own in geometries if own.metrics is None), geometries[0])
-        profiles, scores = [], []
-        for part, own in zip(plan.parts, geometries, strict=True):
-            profile, score = _measured(runner, part, None if used.metrics is None else own.metrics, selection)
-            profiles.append(profile)
-            scores.append(score)
-        profile, errors = averaged_profile(plan, profiles)
-        combined = _averaged_scores(scores) | errors | _sampled_errors(runner, plan)
-    return _dataset(subject, plan, profile, combined, used, [*plan.notes, *runner.notes])
+        computed = _geometry(geometry, runner, plan.parts, selection)
+        tensors: Sequence[dict[str, Tensor] | None] = computed.metrics or [None] * len(plan.parts)
+        measured = [_measured(runner, part, exact, selection) for part, exact in zip(plan.parts, tensors, strict=True)]
+        profiles, scores_of_parts = zip(*measured, strict=True)
+        profile, standard_errors = averaged_profile(plan, profiles, selection.stage_metrics)
+        scores = _averaged_scores(scores_of_parts) | standard_errors | _sampled_errors(runner, plan)
+    notes = [*plan.notes, *runner.rows.notes, *runner.stages.notes, *computed.notes]
+    if "kernel_p" in scores and len(plan.parts) > 1:
+        notes.append("kernel_p is that of the first sub-grid with held-out points, not a mean")
+    return _dataset(subject, plan, profile, scores, computed, notes)
 
 
 # -- selection ---------------------------------------------------------------------------------------------------------
@@ -167,80 +165,90 @@ def diagnose(
 
 @dataclass(frozen=True)
 class Selection:
-    """The stage metrics to compute, by name, and whether the metric tensor, kernels and superposition are needed."""
+    """The names of the stage metrics to compute, and whether to compute kernel and superposition scores."""
 
     stage_metrics: list[str]
-    metric_tensor: bool = True
     kernels: bool = True
     superposition: bool = True
 
 
 def selected(names: Sequence[str] | None, thorough: bool | Collection[str]) -> Selection:
-    """What must be computed for variables of these names, or by default."""
+    """Return what must be computed to obtain these variables, or the default."""
     if names is None:
         return Selection(usual_metrics(thorough))
+    if thorough:
+        raise InvalidValue("thorough", thorough, "omitted when metrics are given (name expensive metrics there)")
     requested = {names} if isinstance(names, str) else set(names)
-    known = {column.name: metric.name for metric in STAGE_METRICS.values() for column in metric.columns}
+    known = STAGE_METRICS.by_column()
     scores = ("error", *OUTPUT_SCORES)
     if unknown := sorted(requested - {*known, *scores}):
         raise InvalidValue("metrics", unknown[0], f"one of {listed([*scores, *known])}")
-    metrics = {known[name] for name in requested if name in known}
-    ordered = [name for name in STAGE_METRICS if name in metrics]
-    tensors = any(Need.METRIC in STAGE_METRICS[name].needs for name in ordered)
+    metrics = {known[name].name for name in requested if name in known}
     kernels = bool(requested & {"kernel_agreement", "kernel_p"})
-    return Selection(ordered, tensors, kernels, "superposition" in requested)
+    return Selection([name for name in STAGE_METRICS if name in metrics], kernels, "superposition" in requested)
+
+
+def _needs(names: Sequence[str]) -> set[Need]:
+    """Return everything that at least one of these stage metrics needs."""
+    return {need for name in names for need in STAGE_METRICS[name].needs}
 
 
 # -- measurements on one part of the grid ------------------------------------------------------------------------------
 
 
-def _geometry(setting: str, runner: Runner, part: Part) -> Geometry:
-    """Exact metric tensors, or the reason why there are none, which the setting `exact` refuses."""
-    encoding = runner.subject.encoding
+def _geometry(setting: str, runner: Runner, parts: Sequence[Part], selection: Selection) -> Geometry:
+    """Return exact metric tensors for all parts, or the reason for finite differences; neither if not needed."""
+    encoding, grid = runner.subject.encoding, runner.subject.grid
+    if Need.METRIC not in _needs(selection.stage_metrics):
+        return Geometry(None)
     if setting == "differences":
-        return Geometry(None, "as requested")
-    if isinstance(encoding, Encoding) and not encoding.differentiable:
+        geometry = Geometry(None, "as requested")
+    elif isinstance(encoding, Encoding) and not encoding.differentiable:
         geometry = Geometry(None, f"since {encoding.kind} codes have no derivative")
     elif runner.rows.how == "whole":
         geometry = Geometry(None, f"since {MIXED}")
     else:
-        geometry = exact_geometry(runner, runner.values(part.grid.points))
+        geometry = exact_geometry(runner, [runner.values(part.grid.points) for part in parts])
     if setting == "exact" and geometry.metrics is None:
         raise InvalidValue("geometry", setting, f"auto or differences, {geometry.reason}")
+    if geometry.metrics is None and min(grid.shape) < 2:
+        required = f"at least 2 values per factor for finite differences ({geometry.reason})"
+        raise InvalidValue("grid", grid.shape, required)
     return geometry
 
 
 def _measured(
     runner: Runner, part: Part, exact: dict[str, Tensor] | None, selection: Selection
 ) -> tuple[StageProfile, dict[str, Any]]:
-    """The stage metrics and the scores of the outputs on one part of the grid."""
+    """Return the stage metrics and the output scores on one part of the grid."""
     subject, points = runner.subject, runner.values(part.grid.points)
     targets = subject.target_rows(part.indices)
-    neighbours = None
-    if part.indices is not None and min(subject.grid.shape) > 1:
+    names, neighbours = part.metrics(selection.stage_metrics), None
+    needs = _needs(names)
+    by_differences = Need.DIFFERENCES in needs or (Need.METRIC in needs and exact is None)
+    if by_differences and part.indices is not None and min(subject.grid.shape) > 1:
         neighbours = neighbour_metric(runner.reader, subject.grid, part.indices, runner.device, memory=runner.memory)
     stages = read_stages(
         runner.reader, points, part.grid, part.held_out,
-        exact=exact, targets=targets, neighbours=neighbours, memory=runner.memory,
+        exact=exact, targets=targets, neighbours=neighbours, is_whole=part.indices is None, memory=runner.memory,
     )  # fmt: skip
-    kept: dict[str, Tensor] = {}
+    outputs = torch.empty(0)
 
-    def measurable() -> Iterator[Stage]:
+    def checked() -> Iterator[Stage]:
+        nonlocal outputs
         for stage in stages:
             if not stage.features.shape[-1] or not bool(torch.isfinite(stage.features).all()):
                 field, value = ("encode", subject.encoding) if stage.name == INPUT else ("module", stage.name)
                 raise InvalidValue(field, value, "finite numbers, at least one, at every grid point")
-            if selection.metric_tensor and not bool(torch.isfinite(volume_element(stage.metric)).all()):
+            if Need.METRIC in needs and not bool(torch.isfinite(volume_element(stage.metric)).all()):
                 raise InvalidValue("module", stage.name, "a stage whose metric tensor is finite at every grid point")
-            if stage.name == OUTPUT:
-                kept[OUTPUT] = stage.features
+            outputs = stage.features  # the last stage is the output
             yield stage
 
-    profile = stage_profile(measurable(), part.metrics(selection.stage_metrics))
-    outputs = kept[OUTPUT]
+    profile = stage_profile(checked(), names)
     truth = None if targets is None else _shaped(targets, outputs)
     scores = {} if truth is None else _errors(outputs, truth, part)
-    if part.needing_holdout is not False and bool(part.held_out.any()):
+    if part.scope is not Scope.OTHERS and bool(part.held_out.any()):
         positions = torch.stack([own.position(points[:, k]) for k, own in enumerate(part.grid.factors)], dim=1)
         if selection.kernels:
             scores |= _kernels(outputs, positions, part)
@@ -250,11 +258,13 @@ def _measured(
 
 
 def _errors(outputs: Tensor, targets: Tensor, part: Part) -> dict[str, Any]:
-    """Squared errors at each point and averaged over kept and held-out points, also relative to the mean target's."""
+    """Return the squared error at each point; on a whole grid also the mean errors, absolute and over the mean's."""
     truth, mask = targets.cpu().double(), part.held_out
     error = squared_error(outputs.cpu().double(), truth)
-    constant = squared_error(truth[~mask].mean(dim=0).expand_as(truth), truth)
     scores: dict[str, Any] = {"error": (part.grid.names, error.reshape(part.grid.shape).numpy())}
+    if part.indices is not None:
+        return scores
+    constant = squared_error(truth[~mask].mean(dim=0).expand_as(truth), truth)
     regions = {"id": ~mask} | ({"ood": mask} if bool(mask.any()) else {})
     for region, points_in in regions.items():
         scores[f"{region}_error"] = ((), error[points_in].mean().item())
@@ -263,7 +273,7 @@ def _errors(outputs: Tensor, targets: Tensor, part: Part) -> dict[str, Any]:
 
 
 def _kernels(outputs: Tensor, positions: Tensor, part: Part) -> dict[str, Any]:
-    """Agreement of the outputs' Gram matrix with theoretical kernels."""
+    """Return the agreement of the outputs' Gram matrix with theoretical kernels."""
     gram = gram_matrix(outputs.cpu())
     agreement = kernel_agreement(gram, positions.cpu(), part.held_out, permutations=PERMUTATIONS)
     return {
@@ -276,7 +286,7 @@ def _kernels(outputs: Tensor, positions: Tensor, part: Part) -> dict[str, Any]:
 def _superposition(
     runner: Runner, part: Part, outputs: Tensor, targets: Tensor | None, points: Tensor, positions: Tensor
 ) -> dict[str, Any]:
-    """Superposition scores: of memorised outputs for any module, of averaged codes if each factor has its own code."""
+    """Return superposition scores of memorised outputs and, if each factor has its own code, of averaged codes."""
     subject, held_out, averaged = runner.subject, part.held_out.to(points.device), None
     background, encoding = subject.background, subject.encoding
     if isinstance(encoding, Encoding) and runner.rows.how != "whole":
@@ -293,9 +303,9 @@ def _superposition(
 
 
 def _shaped(targets: Tensor, outputs: Tensor) -> Tensor:
-    """The targets in the shape of the outputs."""
+    """Return the targets in the shape of the outputs."""
     if targets.numel() != outputs.numel():
-        raise InvalidValue("targets", tuple(targets.shape), f"{tuple(outputs.shape)} numbers, a row per grid point")
+        raise InvalidValue("targets", tuple(targets.shape), f"{outputs.shape[1]} numbers per grid point")
     return targets.to(outputs).reshape(outputs.shape)
 
 
@@ -303,10 +313,8 @@ def _shaped(targets: Tensor, outputs: Tensor) -> Tensor:
 
 
 def _averaged_scores(scores: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Scores of the outputs averaged over sub-grids, with standard errors; others are those of the first sub-grid."""
-    combined: dict[str, Any] = {}
-    for own in scores:
-        combined = {**own, **combined}
+    """Return the scores in `AVERAGED` as means over sub-grids with standard errors; others from the first sub-grid."""
+    combined = {name: value for own in reversed(scores) for name, value in own.items()}
     for name in AVERAGED if len(scores) > 1 else ():
         if name in combined:
             values = torch.tensor([own[name][1] for own in scores if name in own], dtype=torch.float64)
@@ -315,10 +323,7 @@ def _averaged_scores(scores: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _sampled_errors(runner: Runner, plan: Plan) -> dict[str, Any]:
-    """Errors of each region, and relative to a constant output, from the sampled points; none for a whole grid.
-
-    Targets are read twice, for their mean and for the errors, so that few of them are in memory at a time.
-    """
+    """Return the errors on kept and held-out combinations, also over those of the mean target, of a sampled grid."""
     subject, drawn = runner.subject, plan.points
     if subject.targets is None or drawn is None:
         return {}
@@ -328,8 +333,9 @@ def _sampled_errors(runner: Runner, plan: Plan) -> dict[str, Any]:
         assert rows is not None
         return rows.cpu().double().flatten(1)
 
-    inside = subject.held_out[drawn]
-    kept = drawn[~inside]
+    # targets are read twice, for their mean and for the errors, so that few of them are in memory at a time
+    is_held_out = subject.held_out[drawn]
+    kept = drawn[~is_held_out]
     sums = (target_rows(indices).sum(dim=0) for indices in chunks(kept, ROWS_AT_ONCE))
     mean = reduce(torch.add, sums) / len(kept)
     errors, constants = [], []
@@ -342,14 +348,11 @@ def _sampled_errors(runner: Runner, plan: Plan) -> dict[str, Any]:
     scores: dict[str, Any] = {}
     population = ~subject.held_out if plan.present is None else plan.present & ~subject.held_out
     is_sample = len(drawn) < int((population | subject.held_out).sum())
-    for region, here, mask in (("id", ~inside, population), ("ood", inside, subject.held_out)):
+    for region, here, mask in (("id", ~is_held_out, population), ("ood", is_held_out, subject.held_out)):
         if count := int(mask.sum()):
-            estimates = {
-                f"{region}_error": mean_estimate(error[here], count),
-                f"{region}_over_mean": ratio_estimate(error[here], constant[here], count),
-            }
-            for name, estimate in estimates.items():
-                _add_estimate(scores, name, estimate, with_error=is_sample)
+            ratio = ratio_estimate(error[here], constant[here], count)
+            _add_estimate(scores, f"{region}_error", mean_estimate(error[here], count), with_error=is_sample)
+            _add_estimate(scores, f"{region}_over_mean", ratio, with_error=is_sample)
     return scores
 
 
@@ -364,18 +367,15 @@ def _add_estimate(
 def _dataset(
     subject: Subject, plan: Plan, profile: StageProfile, scores: dict[str, Any], geometry: Geometry, notes: list[str]
 ) -> Diagnosis:
-    """The labelled Dataset; maps are those of the first part."""
+    """Return the labelled Dataset, with maps from the first part."""
     columns, grid, held_out = STAGE_METRICS.columns(), plan.parts[0].grid, plan.parts[0].held_out
-    method = {"metric": geometry.method, "metric_reason": geometry.reason}
-    needing_metric = {
-        column.name
-        for metric in STAGE_METRICS.values() if Need.METRIC in metric.needs
-        for column in metric.columns
-    }  # fmt: skip
+    needing_metric = {name for name, metric in STAGE_METRICS.by_column().items() if Need.METRIC in metric.needs}
+    how = "finite differences" if geometry.metrics is None else "exact"
+    method = {"metric": how, "metric_reason": geometry.reason} if needing_metric & {*profile.columns} else {}
     variables = {}
     for name, values in profile.columns.items():
         dims, stacked = ("stage", *columns[name].dims), np.stack([value.cpu().numpy() for value in values])
-        if "point" in dims:  # one axis per factor instead
+        if "point" in dims:  # replaced by one axis per factor
             at = dims.index("point")
             dims = (*dims[:at], *grid.names, *dims[at + 1 :])
             stacked = stacked.reshape(*stacked.shape[:at], *grid.shape, *stacked.shape[at + 1 :])
@@ -385,7 +385,7 @@ def _dataset(
     labels: dict[str, Any] = {"stage": profile.stages, "factor": list(names), "other_factor": list(names)}
     labels |= {factor.name: factor.values.numpy() for factor in grid.factors}
     data = {**variables, **scores, "held_out": (names, held_out.reshape(grid.shape).numpy())}
-    about: dict[str, Any] = {**method, "notes": "\n".join(notes)}
+    about: dict[str, Any] = method | {"notes": "\n".join(notes)}
     summary = HoldoutSummary.of(subject.held_out, subject.grid, plan.present)
     about |= {"holdout": str(summary)} if summary.held_out else {}
     about |= {"left_out": json.dumps(profile.left_out)} if profile.left_out else {}

@@ -1,4 +1,4 @@
-"""Figures of a diagnosis: maps of each stage over a plane of the grid, and metrics along the stages."""
+"""Figures of a diagnosis: a map per stage over a plane of the grid, and curves of metrics along the stages."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ LONGEST = 26
 LOWEST = -1.0
 """Lowest value drawn: R² on held-out points has no lower bound; no other metric is negative."""
 CHARACTERS = 10
-"""Characters of a title per inch; notes, in smaller type, have half as many more."""
+"""Characters per inch of a title; notes, in smaller type, have 1.5 times as many."""
 VOLUME = "volume"
-"""The column that is drawn on a logarithmic scale."""
+"""The column drawn on a logarithmic scale."""
 NEAR = 1e-6
-"""Tolerance for values of a factor, relative to its range."""
+"""Tolerance when matching a factor value, relative to the factor's range."""
 SHOWN = 12
-"""Number of values that a message lists."""
+"""Maximum number of values listed in a message."""
 TICKS = 6
 """Maximum number of ticks on an axis whose values are not evenly spaced."""
 
@@ -42,8 +42,7 @@ def plane_figure(
 ) -> Figure:
     """Draw a column over a plane of the grid, one panel per stage; other factors are fixed by `at` or averaged over.
 
-    Each panel has its own colour scale; the volume element is drawn as log10. Cells with any held-out point are
-    outlined.
+    Each panel has its own colour scale; the volume element is drawn as log10. Cells with held-out points are outlined.
     """
     dims = {"stage", *result["held_out"].dims}
     drawable = [str(name) for name, values in result.data_vars.items() if {*values.dims} == dims]
@@ -89,7 +88,7 @@ def plane_figure(
 
 
 def _even(ax: Axes, values: np.ndarray, axis: str) -> np.ndarray:
-    """Evenly spaced coordinates of values along an axis: the values themselves, or their ranks with labelled ticks."""
+    """Return the values themselves if they are evenly spaced, else their ranks, with ticks labelled by value."""
     steps = np.diff(values)
     if len(steps) < 2 or np.allclose(steps, steps[0]):
         return values
@@ -100,7 +99,7 @@ def _even(ax: Axes, values: np.ndarray, axis: str) -> np.ndarray:
 
 
 def profile_figure(result: xarray.Dataset) -> Figure:
-    """Draw metrics along the stages, in one panel for each group of columns that the result has."""
+    """Draw metrics along the stages, with one panel for each group of columns in the result."""
     labels, prefix = stage_labels([str(stage) for stage in result["stage"].values])
     panels: dict[str, dict[str, str]] = {}
     for column in STAGE_METRICS.columns().values():
@@ -135,7 +134,7 @@ def _line(ax: Axes, values: xarray.DataArray, label: str) -> None:
 
 
 def stage_labels(stages: list[str]) -> tuple[list[str], str]:
-    """Short labels of the stages, and the common prefix of their paths that was removed."""
+    """Return short stage labels, and the common path prefix that was removed from them."""
     inner = [stage for stage in stages if stage not in ("input", "output")]
     levels = [stage.split(".")[:-1] for stage in inner]
     shared = takewhile(lambda level: len(set(level)) == 1, zip(*levels, strict=False)) if len(inner) > 1 else ()
@@ -146,8 +145,9 @@ def stage_labels(stages: list[str]) -> tuple[list[str], str]:
 
 
 def _annotate(figure: Figure, title: str, result: xarray.Dataset, prefix: str, width: float) -> None:
-    """Add a title that says how the metric was computed, and the notes below the panels."""
-    heading = "\n".join(textwrap.wrap(f"{title} · metric: {metric_method(result.attrs)}", int(width * CHARACTERS)))
+    """Add a title that says how the metric tensor was computed, if it was, and the notes below the panels."""
+    title += f" · metric: {method}" if (method := metric_method(result.attrs)) else ""
+    heading = "\n".join(textwrap.wrap(title, int(width * CHARACTERS)))
     figure.suptitle(_literal(heading), fontsize=10)
     notes = str(result.attrs.get("notes", "")).splitlines()
     if prefix:
@@ -158,14 +158,14 @@ def _annotate(figure: Figure, title: str, result: xarray.Dataset, prefix: str, w
 
 
 def _literal(text: str) -> str:
-    """The text with dollar signs escaped, between which matplotlib would typeset mathematics."""
+    """Return the text with dollar signs escaped, so that matplotlib does not typeset it as mathematics."""
     return text.replace("$", r"\$")
 
 
 def plane_through(
     result: xarray.Dataset, plane: Sequence[str] | None = None, at: Mapping[str, float] | None = None
 ) -> tuple[list[str], dict[str, float], list[str]]:
-    """The factors along x and y, the values of fixed factors, and the factors that are averaged over.
+    """Return the factors along x and y, the values of fixed factors, and the factors to average over.
 
     In a sampled grid, a factor is fixed at the nearest sampled value.
     """

@@ -1,4 +1,4 @@
-"""The result of a diagnosis: one labelled Dataset with a summary."""
+"""The result of a diagnosis: a labelled Dataset with a summary, in which *kept* combinations are those not held out."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ from recombine.version import PAPERS
 OUTPUT_SCORES = (
     "id_error", "ood_error", "id_over_mean", "ood_over_mean", "kernel_agreement", "kernel_p", "superposition",
 )  # fmt: skip
-"""Scores of the outputs that the summary shows."""
+"""Output scores shown in the summary."""
 FAILING = 0.5
-"""Error relative to that of the mean kept target above which outputs count as wrong."""
+"""Outputs count as wrong from this error on, relative to the error of always predicting the mean kept target."""
 MARKER_AUROC = "marker_auroc.json"
-"""File in a paper's package with AUROCs."""
+"""Name of the file with AUROCs and advice in a paper's package."""
 RECORD = "telling"
-"""Attribute that holds the record of AUROCs (`packaged`), as JSON; the name is that of stored results."""
+"""Attribute with the record of AUROCs and advice (`packaged`), as JSON; stored results use this name."""
 AUROC_MEANING = (
     "AUROC: how well the metric separates networks that compose from those that do not, on architectures that it was "
-    "not selected on (0.5: chance, 1: perfectly); ↑ composing networks have higher values, ↓ lower; fall: its fall "
-    "along the stages"
+    "not selected on (0.5: chance, 1: perfect); ↑: composing networks have higher values, ↓: lower values; fall: the "
+    "decrease along the stages is used"
 )
 OTHER_NAMES = frozenset({"stage", "factor", "other_factor", "kernel", "prediction", "held_out", "error"})
 
 
 def reserved_names() -> frozenset[str]:
-    """Names of variables and dimensions in a diagnosis, which a factor cannot have."""
+    """Return the names of variables and dimensions of a diagnosis, which a factor must not have."""
     columns = STAGE_METRICS.columns()
     dims = {dim for column in columns.values() for dim in column.dims} - {"point"}
     errors = {f"{name}{SUFFIX}" for name in (*OUTPUT_SCORES, *columns)}
@@ -50,11 +50,11 @@ class Diagnosis(xarray.Dataset):
     Parameters
     ----------
     data_vars
-        Measurements, as in any Dataset.
+        The measurements.
     coords
-        Stages, factors and their values.
+        Stages, factors and factor values.
     attrs
-        How it was measured, and notes.
+        How the metrics were computed, and notes.
 
     Examples
     --------
@@ -71,12 +71,12 @@ class Diagnosis(xarray.Dataset):
 
     @property
     def notes(self) -> list[str]:
-        """How examples were batched, which submodules were left out, and what was sampled."""
+        """Notes on how examples were batched, which submodules were left out, and what was sampled."""
         return str(self.attrs.get("notes", "")).splitlines()
 
     @property
     def left_out(self) -> dict[str, str]:
-        """Metrics that could not be measured, each with the need that was not fulfilled."""
+        """Selected metrics that could not be measured, each with the requirement that was not met."""
         return dict(json.loads(self.attrs.get("left_out", "{}")))
 
     def draw(
@@ -104,15 +104,15 @@ class Diagnosis(xarray.Dataset):
 
     @property
     def marker_auroc(self) -> dict[str, Any]:
-        """AUROCs of the metrics as markers of composing networks (`packaged`); empty if none are known."""
+        """AUROCs of the metrics as predictors of composition, and advice (`packaged`); empty if none are installed."""
         return dict(json.loads(self.attrs.get(RECORD, "{}")))
 
     def with_marker_auroc(self) -> Self:
-        """The result with the AUROCs of its variables (`packaged`) in its attributes."""
+        """Return the result with the AUROCs of its variables and the advice (`packaged`) in its attributes."""
         known = packaged()
         names = {f"{name}{case}" for name in self.data_vars for case in self._cases(str(name))}
         scores = {name: score for name, score in known.get("numbers", {}).items() if name in names}
-        if not scores:
+        if not known:
             return self
         result = self.assign_attrs({RECORD: json.dumps({**known, "numbers": scores})})
         for name, score in scores.items():
@@ -125,23 +125,23 @@ class Diagnosis(xarray.Dataset):
         return result
 
     def _cases(self, name: str) -> list[str]:
-        """Suffixes of a score's values in summaries: its labels, or an empty one for a single number."""
+        """Return the suffixes that name a score's values in summaries: its labels, or "" for a single number."""
         dims = self[name].dims
         return [f" {case}" for case in self[dims[0]].values] if name in OUTPUT_SCORES and dims else [""]
 
     @property
     def advice(self) -> list[str]:
-        """What made networks compose on the paper's task, if this one learnt its training targets but does not."""
-        tried = self.marker_auroc.get("advice", [])
-        kept, held_out = self._errors_over_mean
-        if not tried or not kept < FAILING <= held_out:
+        """Remedies that made networks compose on the paper's task; empty unless this module fits its training targets
+        but fails to compose."""
+        remedies, (kept, held_out) = self.marker_auroc.get("advice", []), self._errors_over_mean
+        if not remedies or not kept < FAILING <= held_out:
             return []
         error = f"{held_out:.2g} times that of the mean kept target"
-        return [f"advice: the kept targets are learnt, the held-out error is large, {error}; to try:", *tried]
+        return [f"advice: the module fits the kept targets, but its held-out error is {error}; try:", *remedies]
 
     @property
     def outcome(self) -> str:
-        """A sentence that says whether the module composes; empty without targets or a hold-out."""
+        """Whether the module composes, in words; empty without targets or a hold-out."""
         kept, held_out = self._errors_over_mean
         if np.isnan(kept + held_out):
             return ""
@@ -151,12 +151,12 @@ class Diagnosis(xarray.Dataset):
 
     @property
     def _errors_over_mean(self) -> tuple[float, float]:
-        """Errors on kept and held-out targets, relative to that of the mean kept target."""
+        """Errors on kept and held-out targets, relative to those of the mean kept target."""
         kept, held_out = (float(self[own]) if own in self else np.nan for own in ("id_over_mean", "ood_over_mean"))
         return kept, held_out
 
     def summary_table(self) -> dict[str, list[str]]:
-        """The cells of each column of the summary: one per stage, and one for the AUROC if any is known."""
+        """Return the summary's cells by column: one per stage, and one for the AUROC if any is shown."""
         cells, scores = {"stage": [str(name) for name in self["stage"].values]}, dict[str, str]()
         record = self.marker_auroc
         for column in STAGE_METRICS.columns().values():
@@ -171,7 +171,7 @@ class Diagnosis(xarray.Dataset):
         return cells
 
     def summary_lines(self) -> list[str]:
-        """The lines below the table: scores of the outputs, hold-out, how it was measured, AUROCs, advice and notes."""
+        """Return the lines below the table: output scores, hold-out, method, outcome, AUROCs, advice and notes."""
         lines, record = [], self.marker_auroc
         for name in OUTPUT_SCORES:
             if name in self:
@@ -182,24 +182,25 @@ class Diagnosis(xarray.Dataset):
         method = metric_method(self.attrs)
         lines += [f"metric: {method}"] if method else []
         lines += [f"outcome: {self.outcome}"] if self.outcome else []
-        lines += [AUROC_MEANING, f"AUROCs come from {record['networks']}"] if record else []
+        shown = any(_auroc(record, name) for name in record.get("numbers", {}))
+        lines += [AUROC_MEANING, f"AUROCs come from {record['networks']}"] if shown else []
         return [*lines, *self.advice, *(f"note: {note}" for note in self.notes)]
 
     def _cells(self, name: str, form: str, error_form: str, averaged: Sequence[Any] = ()) -> list[str]:
-        """The values of a variable as strings, with half-widths of their 95 % intervals if it is sampled.
+        """Return a variable's values as strings, with half-widths of their 95 % intervals if the grid was sampled.
 
-        The half-width of a mean over factors is at most the mean half-width, which is shown.
+        For a mean over factors, the mean half-width is shown, which is an upper bound.
         """
         texts = ["–" if np.isnan(own) else f"{own:{form}}" for own in np.atleast_1d(self[name].mean(averaged).values)]
         if f"{name}{SUFFIX}" not in self:
             return texts
-        errors = self[f"{name}{SUFFIX}"]
-        widths = np.atleast_1d(errors.mean(averaged).values) * errors.attrs["quantile"]
+        standard = self[f"{name}{SUFFIX}"]
+        widths = np.atleast_1d(standard.mean(averaged).values) * standard.attrs["quantile"]
         both = zip(texts, widths, strict=True)
         return [text if np.isnan(width) else f"{text} ± {width:{error_form}}" for text, width in both]
 
     def summary(self) -> str:
-        """A table with one line per stage, followed by `summary_lines`."""
+        """Return a table with one line per stage, followed by `summary_lines`."""
         columns = self.summary_table()
         widths = {name: max(len(name), *map(len, cells)) for name, cells in columns.items()}
         lines = ["  ".join(f"{name:>{width}}" for name, width in widths.items())]
@@ -210,11 +211,12 @@ class Diagnosis(xarray.Dataset):
 
 @cache
 def packaged() -> dict[str, Any]:
-    """The AUROCs of metrics that an installed paper ships, as written by `recombine report FOLDER --marker-auroc FILE`.
+    """Return the AUROCs and advice of an installed paper, written by `recombine report FOLDER --marker-auroc FILE`.
 
-    `numbers` holds, by variable name (with its case, as in `superposition memorised`), the `auroc` with the `low` and
+    `numbers` holds, for each variable (with its case, e.g. `superposition memorised`), the `auroc` with the `low` and
     `high` ends of its 95 % interval, whether composing networks have `higher` values, and the `position` where the
-    difference is clearest; `fall` is true if the marker is the fall from the first hidden stage to the output.
+    difference is clearest; `fall` is true if the decrease from the first hidden stage to the output is used.
+    `networks` describes the networks they come from, and `advice` lists remedies.
     """
     for entry in entry_points(group=PAPERS):
         module = find_spec(entry.module)  # imports only the parent package, not the paper
@@ -226,8 +228,8 @@ def packaged() -> dict[str, Any]:
 
 
 def _auroc(record: Mapping[str, Any], name: str) -> str:
-    """An AUROC with its direction, such as `0.62 ↓`; empty if it is not known."""
+    """Return an AUROC with its direction, e.g. `0.62 ↓`; empty if it is unknown or not above chance."""
     score = record.get("numbers", {}).get(name)
-    if score is None:
+    if score is None or score["auroc"] <= 0.5:
         return ""
     return f"{score['auroc']:.2f} {'fall ' if score['fall'] else ''}{'↑' if score['higher'] else '↓'}"

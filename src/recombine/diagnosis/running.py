@@ -1,14 +1,14 @@
-"""Running a user's module: its state restored afterwards, its examples batched as it allows, its derivatives checked.
+"""Running a user's module: restoring its state afterwards, batching examples as it allows, checking its derivatives.
 
-A few examples are run twice, and each of them alone. A module that draws random numbers in evaluation mode is run one
-example at a time with the same random numbers for every example, which makes it a function. A module whose outputs
-depend on other examples in the batch (batch statistics, a softmax over the batch) is run one example at a time; if it
-does not accept a single example, the whole grid is one batch.
+A few examples are run twice as a batch and once one by one. A module that draws random numbers in evaluation mode is
+run one example at a time with the same random numbers for every example, which makes it deterministic. A module whose
+outputs depend on other examples in the batch (batch statistics, a softmax over the batch) is run one example at a time;
+if it does not accept a single example, the whole grid is run as one batch.
 
-Derivatives are exact for all stages of a result or for none, so that stages can be compared. They are not used if torch
-has none, if a stage varies over the grid while its exact metric is 0 (`detach`, numpy, inference mode, integers), or if
-the derivative that a module reports is not that of its activations (`detach` in one branch, straight-through
-estimators), which small steps at a few points off the grid reveal.
+Exact derivatives are used for all stages of a result or for none, so that stages can be compared. They are not used if
+torch has none, if a stage varies over the grid while its exact metric is 0 (`detach`, numpy, inference mode, integers),
+or if finite differences at a few points off the grid contradict them (`detach` in one branch, straight-through
+estimators).
 """
 
 from __future__ import annotations
@@ -47,6 +47,7 @@ from recombine.metrics.stages import (
     FEWEST,
     Reader,
     Tap,
+    chunks,
     features,
     flat,
     metric_tensor,
@@ -57,21 +58,20 @@ from recombine.metrics.stages import (
 from recombine.training.devices import arithmetic
 
 SHARDED = ("DTensor", "FlatParameter")
-"""Types of parameters that are distributed over processes."""
+"""Types of parameters sharded over processes."""
 ROWS_AT_ONCE = 64
-"""Batch size where the memory that a row needs is not known."""
+"""Batch size where the memory per row is unknown."""
 SEED = 0
-"""Seed of the random numbers that every row is run with if a module draws some."""
+"""Seed set before every row if the module draws random numbers."""
 CHECKED = ((0.27, 0.61, 0.44), (0.72, 0.36, 0.58), (0.53, 0.19, 0.83))
-"""Points at which derivatives are checked, as fractions of the factors' ranges: off the grid, where codes may have
-kinks."""
+"""Points at which derivatives are checked, as fractions of the factors' ranges; codes may have kinks at grid points."""
 MISMATCH = 0.02
-"""Relative difference between a derivative and small steps that is allowed beyond rounding."""
+"""Tolerated relative difference between a derivative and finite differences, in addition to rounding."""
 STEPS = (1.0, 1 / 8, 1 / 64)
-"""Relative step sizes; a derivative must agree at one of them, since a longer step may cross kinks or whole periods."""
+"""Relative step sizes. A derivative must agree at one of them, since longer steps may cross kinks or whole periods."""
 ROUNDING = 0.05
-"""Largest relative rounding error at which one of the shorter steps is informative."""
-EXACT, DIFFERENCES = "exact", "finite differences"
+"""Largest relative rounding error at which a shorter step is still informative."""
+UNCHECKED = "derivatives were not checked against finite differences: the module does not run between grid points"
 MIXED = "outputs depend on other examples in the batch"
 
 
@@ -79,13 +79,13 @@ MIXED = "outputs depend on other examples in the batch"
 
 
 def uncompiled(module: nn.Module) -> nn.Module:
-    """The module inside `torch.compile`, or the module itself."""
+    """Return the module inside `torch.compile`, or the module itself."""
     inner = getattr(module, "_orig_mod", None)
     return inner if isinstance(inner, nn.Module) else module
 
 
 def unwrapped(module: nn.Module) -> nn.Module:
-    """The module inside `torch.compile`, `DistributedDataParallel` and `DataParallel`, in any order."""
+    """Return the module inside `torch.compile`, `DistributedDataParallel` and `DataParallel`, nested in any order."""
     while True:
         inner = module.module if isinstance(module, (DistributedDataParallel, nn.DataParallel)) else uncompiled(module)
         if inner is module:
@@ -94,7 +94,7 @@ def unwrapped(module: nn.Module) -> nn.Module:
 
 
 def refuse_unfinished(module: nn.Module) -> None:
-    """Refuse lazy layers, whose shape the first run would fix, and sharded weights."""
+    """Refuse uninitialized lazy layers, whose shapes the first run would fix, and sharded weights."""
     for name, part in module.named_modules():
         if isinstance(part, LazyModuleMixin) and part.has_uninitialized_params():  # type: ignore[misc]
             required = "a module whose lazy layers are initialized: run it once on one of your inputs"
@@ -106,7 +106,7 @@ def refuse_unfinished(module: nn.Module) -> None:
 
 @contextmanager
 def running(subject: Subject, grid: FactorGrid, stages: Sequence[str] | None, memory: int) -> Iterator[Runner]:
-    """A context in which a subject's module runs in evaluation mode; `grid` is used to find out how it must be run."""
+    """Run a subject's module in evaluation mode within a context; points of `grid` show how it must be batched."""
     module = uncompiled(subject.module)
     refuse_unfinished(module)
     weight = next((p for p in (*module.parameters(), *module.buffers())), torch.empty(0))
@@ -116,11 +116,11 @@ def running(subject: Subject, grid: FactorGrid, stages: Sequence[str] | None, me
         inputs = subject.inputs(values).clone()  # the module may work in place
         return inputs.to(dtype) if inputs.is_floating_point() else inputs
 
-    strict = arithmetic("float32")  # the rounding of TF32 would hide the effect of small steps
+    strict = arithmetic("float32")  # TF32 rounding would hide the effect of small steps
     with strict, _called_as_now(module, device) as forward, undisturbed(module), _differentiable(module):
         points = grid.points.to(device, precision(device)).clone()
         watched = module_stages(module, forward, encode, points, stages)
-        # allowed difference between two runs of the same rows, relative to a stage's largest activation
+        # tolerated difference between two runs of the same rows, relative to a stage's largest activation
         tolerance = max(watched.epsilon**0.5, 1e-3 if device.type == "cuda" else 0.0)
         rows = _row_treatment(watched, spread(points, 5), tolerance)
         if stages is None and watched.names:  # the last stage may be the output itself
@@ -130,7 +130,7 @@ def running(subject: Subject, grid: FactorGrid, stages: Sequence[str] | None, me
         if rows.how == "whole":
             needed = 4 * len(points) * 2 * sum(stage_sizes(watched.read, points).values())
             if needed > memory:
-                required = f"at least {needed} for this module, which takes the grid as one batch"
+                required = f"at least {needed} for this module, which must run the grid as one batch"
                 raise InvalidValue("memory", memory, required)
             memory = needed + 1  # enough for metrics to run the grid as one batch
         yield Runner(subject, watched, rows, memory, device)
@@ -138,7 +138,7 @@ def running(subject: Subject, grid: FactorGrid, stages: Sequence[str] | None, me
 
 @contextmanager
 def _called_as_now(module: nn.Module, device: torch.device) -> Iterator[Forward]:
-    """A function that runs the module under the caller's autocast, while metrics have full precision."""
+    """Yield the module to be run under the caller's autocast, while metrics are computed in full precision."""
     kind = device.type
     enabled = is_autocast_available(kind) and torch.is_autocast_enabled(kind)
     dtype = torch.get_autocast_dtype(kind) if enabled else None
@@ -147,14 +147,14 @@ def _called_as_now(module: nn.Module, device: torch.device) -> Iterator[Forward]
         with torch.autocast(kind, dtype=dtype):
             return module(inputs)
 
-    # inference mode has no forward-mode derivatives
+    # inference mode does not support forward-mode derivatives
     with torch.inference_mode(False), without_autocast(kind):
         yield forward if enabled else module
 
 
 @contextmanager
 def undisturbed(module: nn.Module) -> Iterator[None]:
-    """A context in evaluation mode that restores the module and the random state afterwards."""
+    """Put the module in evaluation mode within a context; restore it and the random state afterwards."""
     parts = list(module.modules())
     flags = [part.training for part in parts]
     contents = [(buffer, buffer.clone()) for buffer in module.buffers()]
@@ -187,7 +187,7 @@ def undisturbed(module: nn.Module) -> Iterator[None]:
 
 @contextmanager
 def _differentiable(module: nn.Module) -> Iterator[None]:
-    """A context without compiled code and without fused kernels that lack a forward-mode derivative."""
+    """Disable compiled code and fused kernels without a forward-mode derivative within a context."""
     recurrent = any(isinstance(part, nn.RNNBase) for part in module.modules())
     fast, onednn = torch.backends.mha.get_fastpath_enabled(), torch.backends.mkldnn.enabled
     torch.backends.mha.set_fastpath_enabled(False)
@@ -211,14 +211,14 @@ def _differentiable(module: nn.Module) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Rows:
-    """How rows are run: together in batches of any size, each alone, or the whole grid as one batch."""
+    """How rows are run: together in batches of any size, alone (one at a time), or the whole grid as one batch."""
 
     how: Literal["together", "alone", "whole"] = "together"
     seeded: bool = False
     notes: tuple[str, ...] = ()
 
     def reader(self, reader: Reader) -> Reader:
-        """The reader, with rows run in this way."""
+        """Return a reader that runs rows in this way."""
         if self.how != "alone":
             return reader
 
@@ -236,7 +236,7 @@ class Rows:
 
 
 def _seed(device: torch.device) -> None:
-    """Seed the generators that a module on this device draws from; `torch.manual_seed` seeds all, which is slow."""
+    """Seed the generators used on this device; `torch.manual_seed` would seed those of all devices, which is slow."""
     torch.default_generator.manual_seed(SEED)
     if device.type != "cpu":
         torch.get_device_module(device).manual_seed(SEED)
@@ -257,19 +257,17 @@ class Runner:
         """The reader of the module's stages."""
         return self.rows.reader(self.stages.read)
 
-    @property
-    def notes(self) -> list[str]:
-        return [*self.rows.notes, *self.stages.notes]
-
     def values(self, points: Tensor) -> Tensor:
-        """Factor values on the module's device, in its widest precision."""
+        """Return factor values on the module's device, in the widest precision it supports."""
         return points.to(self.device, precision(self.device)).clone()
 
     @torch.no_grad()
     def outputs(self, inputs: Tensor) -> Tensor:
-        """The `(row, feature)` outputs for encoded inputs."""
-        outputs = []
-        for part in inputs.split(1 if self.rows.how == "alone" else ROWS_AT_ONCE):
+        """Return the `(row, feature)` outputs for encoded inputs."""
+        alone, outputs = self.rows.how == "alone", []
+        if len(inputs) == 1 and not alone:  # the module may drop the batch dimension of a single row
+            return self.outputs(inputs.expand(FEWEST, *inputs.shape[1:]))[:1]
+        for part in inputs.split(1) if alone else chunks(inputs, ROWS_AT_ONCE):
             if self.rows.seeded:
                 _seed(part.device)
             returned = self.stages.forward(part.clone())
@@ -278,8 +276,8 @@ class Runner:
 
 
 def _row_treatment(stages: ModuleStages, five: Tensor, tolerance: float) -> Rows:
-    """How the rows of a module must be run, found by running some of five points."""
-    few, others = five[[1, 0, 4]], five[[1, 2, 3]]  # which share their first point
+    """Find out how a module's rows must be run, by running some of five points."""
+    few, others = five[[1, 0, 4]], five[[1, 2, 3]]  # two batches that share their first point
     together = activations(stages.read, few)
     if random_from := _difference(together, activations(stages.read, few), tolerance):
         rows = Rows("alone", seeded=True, notes=(
@@ -305,11 +303,18 @@ def _row_treatment(stages: ModuleStages, five: Tensor, tolerance: float) -> Rows
 
 
 def _tried(reader: Reader, values: Tensor) -> dict[str, Tensor] | None:
-    """Activations, or None if the module cannot run such a batch."""
+    """Return the activations, or None if the module cannot run this batch."""
     try:
         return activations(reader, values)
-    except Exception:
+    except Exception as error:  # a user's module may raise anything
+        if _out_of_memory(error):
+            raise
         return None
+
+
+def _out_of_memory(error: Exception) -> bool:
+    """Return whether memory ran out; on the CPU, torch raises a plain RuntimeError."""
+    return isinstance(error, (torch.OutOfMemoryError, MemoryError)) or "DefaultCPUAllocator" in str(error)
 
 
 def _constant(stage: Tensor) -> bool:
@@ -317,7 +322,7 @@ def _constant(stage: Tensor) -> bool:
 
 
 def _difference(before: dict[str, Tensor], after: dict[str, Tensor], tolerance: float) -> str | None:
-    """The first stage that differs by more than rounding."""
+    """Return the first stage that differs by more than rounding."""
     for name, stage in before.items():
         again = after.get(name)
         if again is None or again.shape != stage.shape:
@@ -333,51 +338,52 @@ def _difference(before: dict[str, Tensor], after: dict[str, Tensor], tolerance: 
 
 @dataclass(frozen=True)
 class Geometry:
-    """Exact metric tensors by stage, or None with the reason: words that follow "finite differences, "."""
+    """Exact metric tensors by stage for each part of the grid, or None with the reason for finite differences."""
 
-    metrics: dict[str, Tensor] | None
+    metrics: list[dict[str, Tensor]] | None
     reason: str = ""
-
-    @property
-    def method(self) -> str:
-        return DIFFERENCES if self.metrics is None else EXACT
+    notes: tuple[str, ...] = ()
 
 
-def exact_geometry(runner: Runner, points: Tensor) -> Geometry:
-    """Exact metric tensors of all stages, or the reason why they cannot be trusted."""
+def exact_geometry(runner: Runner, parts: Sequence[Tensor]) -> Geometry:
+    """Return the exact metric tensors of all stages on each part of the grid, or why they cannot be trusted."""
+    values = _off_grid(runner)
+    notes = (UNCHECKED,) if _tried(runner.reader, values) is None else ()  # an encoding may accept grid points only
     try:
-        if reason := _wrong_derivative(runner, points):
+        if not notes and (reason := _wrong_derivative(runner, values)):
             return Geometry(None, reason)
-        metrics = metric_tensor(runner.reader, points, memory=runner.memory, repeated=True)
+        tensors = [metric_tensor(runner.reader, points, memory=runner.memory, repeated=True) for points in parts]
     except InvalidValue as error:
         if error.field != "encoding":
             raise
         return Geometry(None, "since the encoding has no derivative")
-    except (torch.OutOfMemoryError, MemoryError):
-        raise
     except Exception as error:  # the module ran without tangents, so it is its derivative that fails
+        if _out_of_memory(error):
+            raise
         reason = shorten(str(error).partition(" because ")[0] or type(error).__name__, 100, placeholder=" …")
         return Geometry(None, f"since the module has no forward-mode derivative ({reason})")
-    if infinite := [name for name, metric in metrics.items() if not bool(metric.isfinite().all())]:
-        return Geometry(None, f"since the derivative is not finite at {infinite[0]}")
-    zero = [name for name, metric in metrics.items() if not bool(metric.any())]
-    for name, stage in features(runner.reader, points, memory=runner.memory) if zero else ():
-        if name in zero and not _constant(stage):
-            return Geometry(None, f"since the derivative is lost at {name}")
-    return Geometry(metrics)
+    for points, metrics in zip(parts, tensors, strict=True):
+        if infinite := [name for name, metric in metrics.items() if not bool(metric.isfinite().all())]:
+            return Geometry(None, f"since the derivative is not finite at {infinite[0]}")
+        zero = [name for name, metric in metrics.items() if not bool(metric.any())]
+        for name, stage in features(runner.reader, points, memory=runner.memory) if zero else ():
+            if name in zero and not _constant(stage):
+                return Geometry(None, f"since the derivative is lost at {name}")
+    return Geometry(tensors, notes=notes)
 
 
-def _wrong_derivative(runner: Runner, points: Tensor) -> str | None:
-    """What is wrong with the derivative of the first stage that small steps contradict, beyond rounding and kinks."""
+def _off_grid(runner: Runner) -> Tensor:
+    """Return the points off the grid at which derivatives are checked."""
+    factors = runner.subject.grid.factors
+    low, high = torch.tensor([(factor.low, factor.high) for factor in factors], dtype=torch.float64).unbind(1)
+    shares = torch.tensor([[row[k % len(row)] for k in range(len(factors))] for row in CHECKED])
+    return runner.values(low + (high - low) * shares)
+
+
+def _wrong_derivative(runner: Runner, values: Tensor) -> str | None:
+    """Return what is wrong with the derivative of the first stage that finite differences contradict, or None."""
     factors, epsilon = runner.subject.grid.factors, runner.stages.epsilon
-    ranges = [(factor.low, factor.high, factor.spacing) for factor in factors]
-    low, high, spacing = torch.tensor(ranges, dtype=points.dtype, device=points.device).unbind(1)
-    shares = torch.tensor([[row[k % len(row)] for k in range(len(factors))] for row in CHECKED]).to(points)
-    values = low + (high - low) * shares
-    try:
-        activations(runner.reader, values)
-    except Exception:
-        return None  # an encoding may accept only points of the grid
+    spacing = torch.tensor([factor.spacing for factor in factors], dtype=torch.float64).to(values)
     exact = {name: jacobian.double() for name, jacobian in stage_jacobians(runner.reader, values).items()}
     contradicted = {(name, k) for name in exact for k in range(len(factors))}
     for share in STEPS:
@@ -396,7 +402,7 @@ def _wrong_derivative(runner: Runner, points: Tensor) -> str | None:
 def _contradicted(
     reader: Reader, values: Tensor, step: Tensor, exact: dict[str, Tensor], epsilon: float, rounding_limit: float
 ) -> set[tuple[str, int]]:
-    """Stages and factors where central differences contradict the derivative, or rounding exceeds the limit."""
+    """Return the stages and factors where central differences contradict the derivative or rounding is too large."""
     wrong = set()
     for k in range(values.shape[1]):
         offset = torch.zeros_like(values)

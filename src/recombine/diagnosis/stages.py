@@ -1,9 +1,9 @@
-"""The stages of a user's module: which submodules they are, where the rows of their outputs lie, and how to read them.
+"""The stages of a user's module: which submodules they are, where their outputs have the batch, and how to read them.
 
 By default the stages are the submodules that the module runs, in the order in which they finish. A container that is
-never called is replaced by its children, and a submodule is opened if it holds more than half of all layers, or at
-least a quarter if fewer than `FEW` submodules run. A submodule of fewer than `SMALL` layers stays closed, unless it is
-the only one. If there would be more than `MANY` stages, some are left out.
+never called is replaced by its children. So is a submodule that contains at least half of all layers, or at least a
+quarter while there are fewer than `FEW` stages, unless it has fewer than `SMALL` layers; a single stage is always
+replaced by its children. If there would be more than `MANY` stages, some are left out.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from recombine.metrics.stages import INPUT, Encode, Reader, Tap, flat, sampled, 
 
 OUTPUT = "output"
 """Name of the stage that is the module's output."""
-MODULE_INPUT, MODULE_OUTPUT = ".input", ".output"
-"""Keys of the module's own input and output among the layouts; no submodule can have such a path."""
+MODULE_OUTPUT = ".output"
+"""Key of the module's output among the layouts; no submodule can have this path."""
 NESTING = 6
-"""Maximum depth at which tensors are looked for in a returned object."""
+"""Maximum depth to which a returned object is searched for tensors."""
 FEW, SMALL, MANY = 4, 3, 24
 NAMED, SHOWN = 6, 12
-"""Maximum number of submodules that a note and an error message list."""
+"""Maximum number of submodules listed in a note and in an error message."""
 WILDCARDS = {"**": ".*", "*": "[^.]*", "?": "[^.]"}
 ROWS = (2, 3, 5)
-"""Batch sizes that are compared to find the batch dimension of a stage."""
+"""Batch sizes whose output shapes are compared to find the batch dimension of a stage."""
 MEASURABLE = "submodules that run and return floating-point values with one row per input row"
 
 Forward = Callable[[Tensor], object]
@@ -46,14 +46,14 @@ Forward = Callable[[Tensor], object]
 @dataclass(frozen=True)
 class Layout:
     """Where the rows of a stage are: which floating-point tensor of the returned object, which dimension of it, and how
-    many entries of that dimension belong to one row (windows or tokens that are folded into the batch)."""
+    many entries along that dimension belong to one row (windows or tokens folded into the batch)."""
 
     tensor: int = 0
     axis: int = 0
     fold: int = 1
 
     def rows(self, returned: object, count: int) -> Tensor | None:
-        """The stage as `(row, …)`, or None if it does not have `count` rows."""
+        """Return the stage as `(row, …)`, or None if it does not have `count` rows."""
         tensors = tensors_in(returned)
         tensor = tensors[self.tensor] if self.tensor < len(tensors) else None
         if tensor is None or tensor.ndim <= self.axis or tensor.shape[self.axis] != count * self.fold:
@@ -78,21 +78,19 @@ class ModuleStages:
     """Machine epsilon of the coarsest type that any submodule returned."""
 
     def read(self, values: Tensor, tap: Tap) -> None:
-        """Tap the input, the stages as they run, and the output: a `Reader`."""
-        inputs = self.encode(values)
-        count = len(values)
-        tap(INPUT, inputs.movedim(self.layouts.get(MODULE_INPUT, Layout()).axis, 0))
-        seen: set[str] = set()
+        """Pass the input, each stage as it runs, and the output to the tap; this method is a `Reader`."""
+        inputs, count, seen = self.encode(values), len(values), set[str]()
+        tap(INPUT, inputs)
 
         def hook(name: str, part: nn.Module, inputs: object, returned: object) -> None:
             rows = None if name in seen else self.layouts[name].rows(returned, count)
             if rows is not None:
                 seen.add(name)
-                with without_autocast(rows.device.type):  # which may be on in here, but is not for metrics
+                with without_autocast(rows.device.type):  # on while the module runs, but off for metrics
                     tap(stage_name(name), rows)
 
         def contiguous(part: nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-            # torch's forward-mode derivative of group norm fails if tangents have other strides than their primals
+            # torch's forward-mode derivative of group norm fails if tangents and primals have different strides
             return (inputs[0].clone(memory_format=torch.contiguous_format), *inputs[1:])
 
         parts = dict(self.module.named_modules(remove_duplicate=False))
@@ -108,7 +106,7 @@ class ModuleStages:
         tap(OUTPUT, self.output_rows(returned, count))
 
     def output_rows(self, returned: object, count: int) -> Tensor:
-        """The module's output as `(row, …)`."""
+        """Return the module's output as `(row, …)`."""
         rows = self.layouts.get(MODULE_OUTPUT, Layout()).rows(returned, count)
         if rows is None:
             required = "a module that returns floating-point values with one row per input row"
@@ -118,42 +116,36 @@ class ModuleStages:
 
 @torch.no_grad()
 def activations(reader: Reader, values: Tensor) -> dict[str, Tensor]:
-    """The `(row, feature)` activations of every stage for a few rows, for `sampled` features, in double precision."""
+    """Return the `(row, feature)` activations of every stage, for `sampled` features, in double precision."""
     # a later layer may work in place, hence the copy
     return tapped(reader, values, lambda activation: sampled(flat(activation)).double().clone())
 
 
 def without_autocast(device: str) -> AbstractContextManager[object]:
-    """A context without autocast on a type of device."""
+    """Return a context that disables autocast on a type of device."""
     return torch.autocast(device, enabled=False) if is_autocast_available(device) else nullcontext()
 
 
 def stage_name(path: str) -> str:
-    """The name of a submodule's stage: its path, unless that is the name of the module's input or output."""
+    """Return a submodule's stage name: its path, with a prefix if it is called `input` or `output`."""
     return f"module.{path}" if path in (INPUT, OUTPUT) else path
 
 
 def tensors_in(returned: object) -> list[Tensor]:
-    """All dense floating-point tensors in a tensor or any nesting of tuples, mappings and objects."""
-    return list(_tensors(returned, NESTING, set()))
+    """Return all dense floating-point tensors in a tensor or in nested tuples, mappings and objects."""
+    seen: set[int] = set()
 
+    def found(value: object, depth: int) -> Iterator[Tensor]:
+        if isinstance(value, Tensor):
+            if value.is_floating_point() and not value.is_nested and value.layout == torch.strided:
+                yield value
+        elif depth and id(value) not in seen and not isinstance(value, (nn.Module, type)):
+            seen.add(id(value))
+            fields = value if isinstance(value, (Mapping, tuple, list)) else getattr(value, "__dict__", {})
+            for inner in list(fields.values() if isinstance(fields, Mapping) else fields):
+                yield from found(inner, depth - 1)
 
-def _tensors(returned: object, depth: int, seen: set[int]) -> Iterator[Tensor]:
-    if isinstance(returned, Tensor):
-        if returned.is_floating_point() and not returned.is_nested and returned.layout == torch.strided:
-            yield returned
-        return
-    if not depth or id(returned) in seen or isinstance(returned, (nn.Module, type)):
-        return
-    seen.add(id(returned))
-    if isinstance(returned, Mapping):
-        fields = list(returned.values())
-    elif isinstance(returned, (tuple, list)):
-        fields = list(returned)
-    else:  # dataclasses, distributions, namespaces
-        fields = list(getattr(returned, "__dict__", {}).values())
-    for field_value in fields:
-        yield from _tensors(field_value, depth - 1, seen)
+    return list(found(returned, NESTING))
 
 
 # -- choosing ----------------------------------------------------------------------------------------------------------
@@ -162,11 +154,11 @@ def _tensors(returned: object, depth: int, seen: set[int]) -> Iterator[Tensor]:
 def module_stages(
     module: nn.Module, forward: Forward, encode: Encode, points: Tensor, stages: Sequence[str] | None = None
 ) -> ModuleStages:
-    """The stages of a module: the named submodules, or by default its own choice."""
+    """Return the stages of a module: the named submodules, or the default ones."""
     traces = [_traced(module, forward, encode, spread(points, rows)) for rows in ROWS]
     by_name = {name: _row_layout([trace.shapes.get(name, []) for trace in traces]) for name in traces[0].shapes}
     layouts = {name: layout for name, layout in by_name.items() if layout is not None}
-    ran = [name for name in traces[0].shapes if name not in (MODULE_INPUT, MODULE_OUTPUT)]
+    ran = [name for name in traces[0].shapes if name != MODULE_OUTPUT]
     tree = _Tree(module, ran)
     selected, notes = _default_stages(tree) if stages is None else (_named_stages(tree, stages, ran, layouts), [])
     names = [name for name in ran if name in selected and name in layouts]
@@ -177,7 +169,7 @@ def module_stages(
 
 
 class _Tree:
-    """The submodules that ran, by path; a module with several names counts under its first."""
+    """The submodules that ran, by path; a module with several names counts under the first."""
 
     def __init__(self, module: nn.Module, ran: Sequence[str]) -> None:
         self.module = module
@@ -195,8 +187,7 @@ class _Tree:
         return [path for path in self.parts if path.rpartition(".")[0] == name]
 
     def running(self, names: Sequence[str]) -> tuple[list[str], set[str]]:
-        """The names that ran, with containers that were never called replaced by their children, and those that did
-        not run."""
+        """Return the names that ran, with uncalled containers replaced by their children, and those that did not."""
         running: list[str] = []
         idle: set[str] = set()
         for name in names:
@@ -211,11 +202,11 @@ class _Tree:
         return running, idle
 
     def size(self, name: str) -> int:
-        """The number of layers in a submodule."""
+        """Return the number of layers in a submodule."""
         return sum(layer == name or layer.startswith(f"{name}.") for layer in self.layers)
 
     def large(self, level: list[str]) -> list[str]:
-        """The submodules among these that should be opened."""
+        """Return the submodules among these that should be replaced by their children."""
         if len(level) >= MANY:
             return []
         least = max(SMALL, len(self.layers) / (4 if len(level) < FEW else 2)) if len(level) > 1 else 0
@@ -223,7 +214,7 @@ class _Tree:
 
 
 def _default_stages(tree: _Tree) -> tuple[set[str], list[str]]:
-    """The default stages, with notes about submodules that did not run or were too many."""
+    """Return the default stages, with notes on submodules that did not run or were left out."""
     level, idle = tree.running(tree.children(""))
     skipped: set[str] = set()
     while large := tree.large(level):
@@ -243,7 +234,7 @@ def _default_stages(tree: _Tree) -> tuple[set[str], list[str]]:
 
 
 def _named_stages(tree: _Tree, stages: Sequence[str], ran: list[str], layouts: Mapping[str, Layout]) -> set[str]:
-    """The submodules that are named or match a pattern; a named one must be measurable."""
+    """Return the submodules that are named or match a pattern; a named one must be measurable."""
     selected: set[str] = set()
     for pattern in stages:
         if set(pattern) & set("*?"):
@@ -264,7 +255,7 @@ def _named_stages(tree: _Tree, stages: Sequence[str], ran: list[str], layouts: M
 
 
 def _note_about(what: str, names: set[str]) -> list[str]:
-    """One line about some submodules, or nothing."""
+    """Return one line about these submodules, or an empty list if there are none."""
     if not names:
         return []
     ordered = sorted(names, key=lambda name: [(not level.isdigit(), level.zfill(9)) for level in name.split(".")])
@@ -281,7 +272,7 @@ class _Trace:
 
     calls: Counter[str] = field(default_factory=Counter)
     shapes: dict[str, list[torch.Size]] = field(default_factory=dict)
-    """Shapes of the tensors of each submodule's first call, in the order in which submodules finished."""
+    """Shapes of the tensors that each submodule returned first, in the order in which submodules finished."""
     epsilon: float = torch.finfo(torch.float64).eps
 
     def record(self, name: str, returned: object) -> None:
@@ -292,13 +283,12 @@ class _Trace:
 
 
 def spread(points: Tensor, count: int) -> Tensor:
-    """Evenly spaced points of the grid, repeated if it has fewer than `count`."""
+    """Return `count` evenly spaced points of the grid, with repetitions if it has fewer."""
     return points[torch.linspace(0, len(points) - 1, count, device=points.device).round().long()]
 
 
 def _traced(module: nn.Module, forward: Forward, encode: Encode, points: Tensor) -> _Trace:
     inputs, trace = encode(points), _Trace()
-    trace.shapes[MODULE_INPUT] = [inputs.shape]
     hooks = [
         part.register_forward_hook(lambda part, inputs, returned, name=name: trace.record(name, returned))
         for name, part in _submodules(module).items()
@@ -309,9 +299,7 @@ def _traced(module: nn.Module, forward: Forward, encode: Encode, points: Tensor)
     except InvalidValue:
         raise
     except (Exception, SystemExit) as error:
-        required = (
-            f"a module that takes the encoded grid, {tuple(inputs.shape[1:])} values per row ({reason_of(error)})"
-        )
+        required = f"a module that accepts encoded rows of shape {tuple(inputs.shape[1:])} ({reason_of(error)})"
         raise InvalidValue("module", type(module).__name__, required) from error
     finally:
         for handle in hooks:
@@ -320,7 +308,7 @@ def _traced(module: nn.Module, forward: Forward, encode: Encode, points: Tensor)
 
 
 def _submodules(module: nn.Module) -> dict[str, nn.Module]:
-    """The submodules that hooks can reach, by path; scripted modules run their children without hooks."""
+    """Return the submodules that hooks can reach, by path; scripted modules run their children without hooks."""
     if isinstance(module, torch.jit.ScriptModule):
         return {}
     parts: dict[str, nn.Module] = {}
@@ -332,7 +320,7 @@ def _submodules(module: nn.Module) -> dict[str, nn.Module]:
 
 
 def _row_layout(shapes: Sequence[list[torch.Size]]) -> Layout | None:
-    """Where the rows of a stage are, from its shapes for batches of `ROWS`."""
+    """Return where the rows of a stage are, found from its shapes for batches of `ROWS` examples."""
     if len({len(tensors) for tensors in shapes}) > 1:
         return None
     for index, sizes in enumerate(zip(*shapes, strict=True)):

@@ -1,4 +1,4 @@
-"""The subject of a diagnosis or an explorer page: a decoder with its grid, encoding, hold-out and targets."""
+"""The subject (what is diagnosed or explored): a decoder with its grid, encoding, hold-out and targets."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Targets = Tensor | np.ndarray | TargetFunction
 
 @runtime_checkable
 class Trained(Protocol):
-    """A trained decoder and the spec that it was trained from: a run of a store or the checkpoint of one."""
+    """A trained decoder and its spec, from a stored run or a run's checkpoint."""
 
     @property
     def spec(self) -> RunSpec: ...
@@ -35,7 +35,7 @@ class Trained(Protocol):
 
 @dataclass(frozen=True)
 class Subject:
-    """A decoder with its grid, encoding, hold-out and targets."""
+    """What is diagnosed: a decoder with its grid, encoding, hold-out and targets."""
 
     name: str
     module: nn.Module
@@ -43,9 +43,9 @@ class Subject:
     encoding: Encode | Encoding | None
     """None if the module takes raw factor values."""
     held_out: Tensor
-    """Boolean mask over the points of the grid."""
+    """Boolean mask over the grid points."""
     targets: Targets | None
-    """An array may be on disk: only the rows that are needed are read."""
+    """An array may be a memory map: only the rows that are needed are read."""
     background: float = 0.0
     data: ArrayTask | None = None
     """The user's images, if they are the targets."""
@@ -55,11 +55,9 @@ class Subject:
         cls, decoder: Any, grid: FactorGrid | str | None = None, *, encode: Any = None, holdout: Any = None,
         targets: Any = None, background: float | None = None, data: Any = None, name: str | None = None,
     ) -> Self:  # fmt: skip
-        """The subject of a module with a grid or data, or of a trained decoder, whose spec gives everything else."""
-        given = {
-            "grid": grid, "encode": encode, "holdout": holdout, "targets": targets, "background": background,
-            "data": data,
-        }  # fmt: skip
+        """Build the subject from a module plus a grid or data, or from a trained decoder, whose spec has the rest."""
+        given = {"grid": grid, "encode": encode, "holdout": holdout, "targets": targets}
+        given |= {"background": background, "data": data}
         if isinstance(decoder, nn.Module):
             name = name or type(decoder).__name__
             if data is None:
@@ -72,7 +70,7 @@ class Subject:
         if not isinstance(decoder, Trained):
             required = "a torch.nn.Module, a finished run or ModelConfig.from_pretrained(FOLDER)"
             raise InvalidValue("module", decoder, required)
-        _refuse(given, given, "omitted for a trained decoder, whose spec gives it")
+        _refuse(given, given, "omitted for a trained decoder, whose spec supplies it")
         task = decoder.spec.task
         if task.direction != "decode":
             raise InvalidValue("module", str(decoder.spec.decoder), "a decoder: this run trained an encoder")
@@ -101,16 +99,16 @@ class Subject:
 
     @property
     def present(self) -> Tensor | None:
-        """Mask of the combinations that have an image; None if all have one."""
+        """Mask of the combinations for which the data have an image; None if all have one."""
         return None if self.data is None or bool(self.data.present.all()) else self.data.present
 
     @property
     def unseen(self) -> Tensor:
-        """Mask of the combinations that are not trained on: held out, or without an image."""
+        """Mask of the combinations not trained on: held out or without an image."""
         return self.held_out if self.present is None else self.held_out | ~self.present
 
     def inputs(self, values: Tensor) -> Tensor:
-        """The module's inputs for rows of factor values."""
+        """Return the module's inputs for rows of factor values."""
         encoding = self.encoding
         if encoding is None:
             return values
@@ -123,7 +121,7 @@ class Subject:
         return inputs
 
     def target_rows(self, indices: Tensor | None = None) -> Tensor | None:
-        """The targets at some points of the grid (default: all), as a tensor of finite numbers."""
+        """Return the targets at these grid points (default: all) as a tensor of finite numbers."""
         targets = self.targets
         if targets is None:
             return None
@@ -142,18 +140,18 @@ class Subject:
 
 
 def run_name(spec: RunSpec) -> str:
-    """A short name of a run for legends: architecture and encoding."""
+    """Return a short name of a run for legends: architecture and encoding."""
     return f"{spec.decoder} · {spec.task.encoding}" + (" · isolated factors" if spec.task.isolated else "")
 
 
 def valid_encoding(encode: Encode | Encoding | str | None, grid: FactorGrid) -> Encode | Encoding | None:
-    """The encoding, parsed from a string and resolved for the grid's factors; functions are returned unchanged."""
+    """Return the encoding, parsed if it is a string and resolved for the grid's factors; functions stay unchanged."""
     encoding = ENCODINGS.parse(encode) if isinstance(encode, str) else encode
     return encoding.resolved(grid) if isinstance(encoding, Encoding) else encoding
 
 
 def holdout_mask(holdout: Holdout | Tensor | np.ndarray | str | None, grid: FactorGrid) -> Tensor:
-    """The boolean mask of a hold-out over the points of the grid."""
+    """Return a hold-out as a boolean mask over the grid points."""
     if holdout is None:
         return torch.zeros(grid.size, dtype=torch.bool)
     parsed = HOLDOUTS.parse(holdout) if isinstance(holdout, str) else holdout

@@ -1,11 +1,11 @@
-"""Hold-outs: which combinations of factor values are kept from training.
+"""Hold-outs: which combinations of factor values are held out of training; the others are *kept*.
 
-A hold-out gives a boolean mask over the factor grid, True where held out. Conventions, stated here and nowhere else:
+A hold-out defines a boolean mask over the factor grid, True where held out. Conventions, stated only here:
 
 - bounds are integer positions (0 … count − 1) and **inclusive at both ends**: `center:6:22` holds out 6, 7, … 22;
-- a bound is one number for all factors, or one for each (`center:6,6,1:22,22,2`);
+- a bound is one number for all factors, or one number per factor (`center:6,6,1:22,22,2`);
 - a hold-out applies to all factors, or to those it names (`center:6:22:factors=x,y`), with bounds in that order; a
-  held-out combination of these is held out with all values of the others;
+  held-out combination of the named factors is held out at every value of the others;
 - a real-valued combination is held out if the nearest grid point is;
 - a missing bound is computed from the grid's size and stored in the spec;
 - every value of every factor must stay in training, unless the task sets `allow_unseen`.

@@ -1,4 +1,4 @@
-"""Base classes and registry of hold-outs, and the summary of a mask."""
+"""Base classes and registry of hold-outs, and a summary of their masks."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from recombine.records import ADDED, Registry, Variant
 CENTER_FRACTION = 17 / 28
 """Fraction of each factor's values inside the default centred box."""
 MOST_NAMED = 3
-"""Maximum number of values that a summary names."""
+"""Maximum number of values that a summary lists."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class HoldoutSummary:
     held_out
         Number of combinations held out.
     unseen
-        Factor values in no kept combination, as `x=3`.
+        Factor values that occur in no kept combination, such as `x=3`.
     absent
         Number of combinations without an example, which are neither kept nor held out.
 
@@ -67,7 +67,7 @@ class HoldoutSummary:
         return cls(int(kept.sum()), int(held_out.sum()), tuple(unseen), grid.size - int(available.sum()))
 
     def __str__(self) -> str:
-        """Return one line for the command line."""
+        """Return a one-line summary."""
         more = f" and {len(self.unseen) - MOST_NAMED} more" if len(self.unseen) > MOST_NAMED else ""
         unseen = f"never seen: {listed(self.unseen[:MOST_NAMED])}{more}" if self.unseen else "every value is seen"
         absent = f", {self.absent} absent" if self.absent else ""
@@ -95,7 +95,7 @@ class Holdout(Variant):
         return self
 
     def summary(self, grid: FactorGrid) -> HoldoutSummary:
-        """Return the numbers of combinations kept and held out, and the values removed.
+        """Return the numbers of combinations kept and held out, and the values that are never seen.
 
         >>> from recombine import Center, Factor, FactorGrid
         >>> print(Center().summary(FactorGrid((Factor("x", 0, 27, 28), Factor("y", 0, 27, 28)))))
@@ -105,21 +105,21 @@ class Holdout(Variant):
 
 
 def _places(factors: Any) -> Any:
-    """Convert strings of digits to positions; no factor has such a name."""
+    """Convert strings of digits to positions, since no factor has such a name."""
     if not isinstance(factors, (list, tuple)):
         return factors
     return tuple(int(part) if isinstance(part, str) and part.isdecimal() else part for part in factors)
 
 
 SomeFactors = Annotated[tuple[str | int, ...] | None, BeforeValidator(_places)]
-"""Some factors of a grid, by name or position; None: all."""
+"""Some factors of a grid, by name or position; None means all."""
 
 
 class Pattern(Holdout):
-    """Base class of hold-outs over some factors; a subclass defines the mask over their grid alone."""
+    """Base class of hold-outs over some factors; a subclass defines the mask over the grid of those factors."""
 
     factors: Annotated[SomeFactors, ADDED] = None
-    """Factors, by name or position, as x,angle or 0,2; bounds are in this order. Default: all factors."""
+    """Factors that it depends on, by name or position, e.g. x,angle or 0,2; bounds are in this order. Default: all."""
 
     @abstractmethod
     def pattern(self, grid: FactorGrid) -> Bool[Tensor, " ..."]:
@@ -135,7 +135,7 @@ class Pattern(Holdout):
         return self.replace(**missing) if missing else self
 
     def resolved(self, grid: FactorGrid) -> Self:
-        """Return a copy with defaults filled in and factors by name, or None for all factors."""
+        """Return a copy with defaults filled in and factors given by name (None for all factors)."""
         chosen = self._chosen(grid)
         return self.filled(chosen).replace(factors=None if chosen.names == grid.names else chosen.names)
 

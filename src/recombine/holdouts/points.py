@@ -19,7 +19,7 @@ from recombine.holdouts.base import CENTER_FRACTION, HOLDOUTS, Pattern
 
 @HOLDOUTS.register
 class Scattered(Pattern):
-    """Random combinations, skipping any that would remove the last example of a factor value.
+    """Random combinations, skipping any whose removal would leave a factor value without examples.
 
     Examples
     --------
@@ -31,9 +31,9 @@ class Scattered(Pattern):
 
     kind: Literal["random"] = "random"
     fraction: Annotated[float, Field(gt=0, lt=1)] = CENTER_FRACTION**2
-    """Fraction of all combinations."""
+    """Fraction of all combinations to hold out."""
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
-    """Seed of the draw, independent of training seeds."""
+    """Seed for drawing the combinations, independent of training seeds."""
 
     def pattern(self, grid: FactorGrid) -> Bool[Tensor, " ..."]:
         count = round(self.fraction * grid.size)
@@ -51,7 +51,7 @@ class Scattered(Pattern):
 
 
 def _leaving_every_value(order: Int[Tensor, " point"], count: int, grid: FactorGrid) -> Int[Tensor, " drawn"]:
-    """Return up to `count` points in order, skipping any that is the last one with one of its values."""
+    """Return up to `count` points in order, skipping each that is the last one with some factor value."""
     left = [[grid.size // n] * n for n in grid.shape]
     drawn: list[int] = []
     for point, place in zip(order.tolist(), grid.positions(order).tolist(), strict=True):
@@ -65,7 +65,7 @@ def _leaving_every_value(order: Int[Tensor, " point"], count: int, grid: FactorG
 
 
 _POINTS = re.compile(r"(points=|shape=)?[\d,;]*|factors=[\w,]*")
-"""Fields of a mask as text, as opposed to a file name."""
+"""Pattern of a mask's fields written as text, as opposed to a file name."""
 
 
 @HOLDOUTS.register
@@ -88,12 +88,12 @@ class Mask(Pattern):
 
     kind: Literal["mask"] = "mask"
     points: tuple[tuple[int, ...], ...] = ()
-    """Held-out points."""
+    """Positions of the held-out points, e.g. 0,1;3,4."""
     shape: tuple[int, ...] | None = None
-    """Shape of the grid for which the points were made, if known."""
+    """Shape of the grid that the points refer to, if known."""
 
     def filled(self, grid: FactorGrid) -> Self:
-        """Return a copy with sorted, unique points, so that equal masks are equal specs."""
+        """Return a copy with sorted, unique points, so that equal masks give equal specs."""
         self.pattern(grid)
         return self.replace(points=tuple(sorted(set(self.points))), shape=None)
 

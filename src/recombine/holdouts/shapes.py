@@ -1,11 +1,11 @@
-"""Hold-outs with a shape: boxes, corners, crosses and Ls; and hold-outs defined by the support they keep.
+"""Hold-outs shaped like boxes, corners, crosses and Ls, and hold-outs defined by the support that they keep.
 
 The supports are those of Wiedemer et al. 2023, "Compositional generalization from first principles" (diagonal,
 orthogonal), and Lachapelle et al. 2023, "Additive decoders for latent variables identification and Cartesian-product
 extrapolation" (L-shaped), for any number of factors.
 
 Known answers, for two factors of N values: `diagonal` with bandwidth 0 keeps N combinations, `orthogonal` 2N − 1, and
-`L_shaped` holds out what `corner` does. For n factors `orthogonal` keeps 1 + n(N − 1), and `L_shaped` with a block of
+`L_shaped` equals `corner`. For n factors `orthogonal` keeps 1 + n(N − 1), and `L_shaped` with a block of
 b values keeps bⁿ + n(N − b)bⁿ⁻¹.
 """
 
@@ -28,9 +28,9 @@ CORNER_START = 12 / 32
 ARM_FRACTION = 8 / 28
 """Default width of the cross's arms, as a fraction of each factor's values."""
 BAND_FRACTION = 1 / 4
-"""Default bandwidth, as a fraction of the longest factor's values."""
+"""Default bandwidth, as a fraction of the number of values of the longest factor."""
 ROUNDING = 1e-9
-"""Tolerance for differences of positions."""
+"""Tolerance for differences between positions."""
 
 Bound = int | tuple[int, ...]
 
@@ -48,12 +48,12 @@ def per_factor(field: str, bound: Bound | None, grid: FactorGrid) -> tuple[int, 
 
 
 def joined(bounds: list[int]) -> Bound:
-    """Return bounds as one number if all are equal."""
+    """Return bounds as one number if all are equal, else as a tuple."""
     return bounds[0] if len(set(bounds)) == 1 else tuple(bounds)
 
 
 def along(column: Tensor, axis: int, grid: FactorGrid) -> Tensor:
-    """Reshape one number per value of a factor so that it broadcasts over the grid."""
+    """Reshape a vector with one element per value of a factor, so that it broadcasts over the grid."""
     return column.reshape([-1 if k == axis else 1 for k in range(len(grid.shape))])
 
 
@@ -92,7 +92,7 @@ def centred(
 
 @HOLDOUTS.register
 class Nothing(Holdout):
-    """Every combination is kept.
+    """No hold-out: every combination is kept.
 
     Examples
     --------
@@ -110,7 +110,7 @@ class Nothing(Holdout):
 
 @HOLDOUTS.register
 class Center(Pattern):
-    """A box `[low, high]` in every factor; by default centred, with 17/28 of each factor.
+    """A box `[low, high]` in every factor; by default centred, spanning 17/28 of each factor.
 
     Examples
     --------
@@ -130,7 +130,7 @@ class Center(Pattern):
     high: Bound | None = None
     """Highest held-out position of each factor."""
     fraction: Annotated[float, Field(gt=0, lt=1)] | None = None
-    """Size of the centred box as a fraction of each factor, instead of bounds."""
+    """Fraction of each factor's values that a centred box spans; replaces the bounds."""
 
     def filled(self, grid: FactorGrid) -> Self:
         if self.fraction is not None and (self.low is not None or self.high is not None):
@@ -148,9 +148,9 @@ class _Beyond(Pattern):
     """Base class of hold-outs that count how many factors lie at or beyond `start`."""
 
     start: Bound | None = None
-    """First position beyond the edge, for each factor."""
+    """Position of each factor at which the held-out side begins."""
     side: Literal["high", "low"] = "high"
-    """`high`: positions start … last are beyond; `low`: positions 0 … start."""
+    """Which side is held out: positions from start to the last (high), or from 0 to start (low)."""
 
     def defaults(self, grid: FactorGrid) -> dict[str, Any]:
         starts = [max(1, round(CORNER_START * count)) for count in grid.shape]
@@ -207,9 +207,9 @@ class Cross(Pattern):
 
     kind: Literal["cross"] = "cross"
     arm_low: Bound | None = None
-    """Lowest position inside the arms."""
+    """Lowest position of the arms, for each factor."""
     arm_high: Bound | None = None
-    """Highest position inside the arms."""
+    """Highest position of the arms, for each factor."""
     low: Bound | None = None
     """Lowest held-out position of each factor."""
     high: Bound | None = None
@@ -226,7 +226,7 @@ class Cross(Pattern):
 
 @HOLDOUTS.register
 class Ell(Pattern):
-    """An L: the box `[low, high]` without its upper part `[notch, high]`.
+    """An L shape: the box `[low, high]` without its upper corner `[notch, high]`.
 
     Examples
     --------
@@ -246,7 +246,7 @@ class Ell(Pattern):
     high: Bound | None = None
     """Highest held-out position of each factor."""
     notch: Bound | None = None
-    """First position of the part cut out of the box."""
+    """Lowest position of the part that is cut out of the box."""
 
     def defaults(self, grid: FactorGrid) -> dict[str, Any]:
         box = centred(grid)
@@ -284,7 +284,7 @@ class Diagonal(Pattern):
 
     kind: Literal["diagonal"] = "diagonal"
     bandwidth: Annotated[int, Field(ge=0, le=LARGEST_GRID)] | None = None
-    """Largest difference between kept positions, in steps of the longest factor; 0 keeps only the diagonal."""
+    """Largest difference between positions that is not held out, in steps of the longest factor; 0: the diagonal."""
 
     def defaults(self, grid: FactorGrid) -> dict[str, Any]:
         longest = max(grid.shape)
@@ -320,7 +320,7 @@ class Orthogonal(Pattern):
 
     kind: Literal["orthogonal"] = "orthogonal"
     base: Bound | None = None
-    """Position of the base point. Default: the middle."""
+    """Position of the base point. Default: the middle of the grid."""
 
     def defaults(self, grid: FactorGrid) -> dict[str, Any]:
         return {"base": joined([count // 2 for count in grid.shape])}
@@ -334,7 +334,7 @@ class Orthogonal(Pattern):
 class LShaped(_Beyond):
     """Keeps an L-shaped support: at most one factor lies outside the block of lowest values.
 
-    `corner` holds out combinations in which all factors are outside; for two factors that is the same.
+    `corner` holds out combinations in which all factors are outside; for two factors, the two are the same.
 
     Examples
     --------

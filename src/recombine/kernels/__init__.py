@@ -1,8 +1,8 @@
 """Optional fast kernels: Triton for many members on a GPU, C++ for one network on a CPU.
 
 `triton` and `cpp` mirror each other: shared kernels have the same module, name and signature, except that Triton's
-tensors have a leading member axis. Whether a kernel is available is decided here, and only here.
-`RECOMBINE_KERNELS=0` in the environment switches all of them off.
+tensors have a leading member axis. Only this module decides whether a kernel is available. Setting the environment
+variable `RECOMBINE_KERNELS=0` switches all of them off.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ import torch
 BACKENDS = {"cuda": "triton", "cpu": "cpp"}
 """Kernel package for each type of device."""
 SHARED = ("network", "narrow", "adamw")
-"""Modules that both backends have: a whole network, convolutions with few channels, the optimiser."""
+"""Modules in both backends: a whole network, convolutions with few channels, and the optimiser."""
 GPU_ONLY = ("vectors", "distance")
-"""Modules that only Triton has: a low-rank embedding's vectors, and the loss."""
+"""Modules in Triton only: the vectors of a low-rank embedding, and the loss."""
 NARROW = {"cuda": 16, "cpu": 8}
-"""Maximum channels of a narrow convolution by type of device; beyond that, libraries are faster."""
+"""Maximum number of channels of a narrow convolution by type of device; beyond that, libraries are faster."""
 _switched_off: set[str] = set()
 
 
 def available(device: torch.device | str, kernel: str | None = None) -> bool:
-    """Return whether a device has kernels, or a given one; the first call for a CPU compiles them."""
+    """Return whether a device has kernels (or the named one); the first call for a CPU compiles them."""
     return why_not(device, kernel) is None
 
 
 def why_not(device: torch.device | str, kernel: str | None = None) -> str | None:
-    """Return why a device has no kernels, or not a given one; None if it has."""
+    """Return why a device has no kernels (or not the named one), or None if it does."""
     kind = device.type if isinstance(device, torch.device) else device
     if os.environ.get("RECOMBINE_KERNELS", "").lower() in ("0", "no", "false", "off"):
         return "switched off by RECOMBINE_KERNELS"
@@ -50,13 +50,13 @@ def why_not(device: torch.device | str, kernel: str | None = None) -> str | None
 
 
 def implementation(kernel: str, device: torch.device) -> ModuleType | None:
-    """Return the module of a kernel for a device, or None if it is not available."""
+    """Return a kernel's module for a device, or None if it is not available."""
     return import_module(f"recombine.kernels.{BACKENDS[device.type]}.{kernel}") if available(device, kernel) else None
 
 
 @contextmanager
 def without(*kernels: str) -> Iterator[None]:
-    """Switch off some kernels, by default all, within the block; for benchmarks and tests."""
+    """Switch off some kernels (default: all) within a `with` block, for benchmarks and tests."""
     global _switched_off
     before = _switched_off
     _switched_off = before | set(kernels or (*SHARED, *GPU_ONLY))

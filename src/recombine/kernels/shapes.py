@@ -1,4 +1,4 @@
-"""The architecture of a network of transposed convolutions, inferred from the shapes of its parameters.
+"""Architecture of a transposed-convolution network, inferred from the shapes of its parameters.
 
 Weights and biases alternate: from the code to `first` × `first` pixels, `(code, channels, first, first)`; blocks
 `(channels, channels, side, side)` that keep the size (side 3, stride 1) or double it (side 4, stride 2), with padding 1
@@ -14,7 +14,7 @@ from functools import cached_property, lru_cache
 Shapes = tuple[tuple[int, ...], ...]
 """Shapes of a network's parameters, in order."""
 SIDE, DOUBLING_SIDE = 3, 4
-"""Side of a convolution kernel that keeps the size, and of one that doubles it."""
+"""Side lengths of convolution kernels that keep the size and that double it."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class NetworkShape:
     @staticmethod
     @lru_cache(maxsize=256)
     def of(shapes: Shapes) -> NetworkShape:
-        """Return the network with these shapes; a ValueError if no kernel supports it."""
+        """Return the network with these shapes; raise a ValueError if no kernel supports it."""
         network = NetworkShape(tuple(tuple(shape) for shape in shapes))
         if len(shapes) < 4 or network.with_channels(network.channels) != network.shapes:
             raise ValueError(f"shapes must be those of transposed convolutions to one channel, got {shapes}")

@@ -1,6 +1,6 @@
 """Metrics: functions from activations, images and metric tensors to numbers, without plotting or training."""
 
-# The order of these modules is the order in which stage metrics are registered, and so that of columns in results.
+# Stage metrics are registered in the order of these imports, which is also the order of columns in results.
 from recombine.metrics import geometry, probes, ranks, tuning, theory_metrics  # isort: skip
 from recombine.metrics.errors import (
     contrast,

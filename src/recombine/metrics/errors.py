@@ -1,41 +1,41 @@
-"""Errors of outputs, the factor values and bumps that they show, and depth inside a hold-out (§3.2–3.3).
+"""Output errors, the factor values and bumps visible in outputs, and depth inside a hold-out (§3.2–3.3).
 
 Conventions
 -----------
 Squared errors are means over pixels (or code neurons), one number per grid point; regions are `id` (kept combinations)
-and `ood` (held out). An error *over blank* is relative to the error, on the same points, of an output that ignores the
-input: 1 is no better than drawing nothing. A point is a *hit* if the extreme pixel is within `TOLERANCE` pixels of the
-truth along both axes.
+and `ood` (held out). An error *over blank* is divided by the error of a blank output at the same points, so 1 is no
+better than drawing nothing. A point is a *hit* if the extreme pixel is within `TOLERANCE` pixels of the truth along
+both axes.
 
 The extreme pixel of a grey image is its brightest or darkest one. Colour has no polarity (a red object on white is
-darker in two channels and as bright in the third), so in colour it is the pixel farthest from the background, with
-distances summed over channels (`contrast`). For the same bump in every channel both give the same pixel.
+darker in two channels and equally bright in the third), so in a colour image it is the pixel farthest from the
+background, with distances summed over channels (`contrast`). Both agree if all channels show the same bump.
 
-The extreme pixel needs a bump and ignores size and hue. For any renderer, `nearest_values` is the value of each factor
-that an output shows: the nearest of the images that differ from its target in that factor alone, the lowest value
-among ties.
+The extreme pixel is meaningful only for bumps, and ignores size and hue. For any renderer, `nearest_values` gives the
+value of each factor that an output shows: that of the nearest image among those that differ from the target in that
+factor alone (the lowest value among ties).
 
 Depth inside a hold-out is the Chebyshev distance to the nearest kept point (the largest difference along any factor),
-in grid steps. There are no kept points beyond the grid's border, so a held-out corner is deepest in the corner.
+in grid steps. There are no kept points beyond the grid's border, so a held-out corner is deepest at the grid's corner.
 
 A *peak* is a pixel that
 
 - exceeds `THRESHOLD` times the height of the true bump, which is 1,
 - is the highest within two pixels along both axes, so that peaks are at least three pixels apart, and
 - is separate: every path from it to a higher pixel first falls by at least `PROMINENCE` times that height, so that
-  noise on a ridge does not count as a row of bumps. Among equal pixels the first (by row, then column) is the higher.
+  noise on a ridge does not count as a row of bumps. Among equal pixels, the first (by row, then column) is higher.
 
 `several` is the fraction of points with at least two peaks, `count` the mean number of peaks, and `centred` the
 fraction of points with a peak within `TOLERANCE` pixels of the truth. `aligned` is the fraction of all peaks within
-`TOLERANCE` of the true column or row; since correct bumps also have 1, `away_aligned` is restricted to peaks that are
+`TOLERANCE` of the true column or row; since correct bumps also score 1, `away_aligned` is restricted to peaks that are
 not at the truth. Their chance levels (`aligned_chance`, `away_chance`) compare each point's peaks with the truth of
-another point, over all pairs of different points. Without peaks they are NaN.
+another point, over all pairs of different points. Without peaks, these fractions are NaN.
 
-Known answers: a perfect output has error 0 and is a hit; a blank output has 1 over blank; a bump that is one pixel off
-is a hit, two pixels off is not. Targets show their own values; a blank output shows the value whose image has the least
-energy. The middle of a held-out square of 5 × 5 points has depth 3, points of a random mask mostly 1. Correct bumps
-have `count` and `centred` 1, `several` 0 and `away_aligned` NaN. Sums of kept bumps that share x or y have `several`,
-`aligned` and `away_aligned` 1.
+Known answers: a perfect output has error 0 and is a hit; a blank output has error 1 over blank; a bump that is one
+pixel off is a hit, two pixels off is not. Targets show their own values; a blank output shows the value whose image has
+the least energy. The middle of a held-out square of 5 × 5 points has depth 3, points of a random mask mostly 1. Correct
+bumps have `count` and `centred` 1, `several` 0 and `away_aligned` NaN. Sums of kept bumps that share x or y have
+`several`, `aligned` and `away_aligned` 1.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def squared_error(
     >>> squared_error(torch.tensor([[1.0, 3.0]]), torch.tensor([[1.0, 1.0]])).tolist()
     [2.0]
     """
-    if outputs.shape[outputs.ndim - targets.ndim :] != targets.shape or targets.ndim < 2:  # they would broadcast
+    if outputs.shape[outputs.ndim - targets.ndim :] != targets.shape or targets.ndim < 2:  # else they would broadcast
         raise InvalidValue("outputs", outputs, f"of shape {tuple(targets.shape)}, like the targets")
     return (outputs - targets).square().flatten(-(targets.ndim - 1)).mean(dim=-1)
 
@@ -116,7 +116,7 @@ def hits(
 def nearest_values(
     outputs: Float[Tensor, "*member point pixel"], targets: Float[Tensor, "point pixel"], shape: tuple[int, ...]
 ) -> Int[Tensor, "*member point factor"]:
-    """Index of the value of each factor that an output shows; points are in the grid's order.
+    """Return the index of the value of each factor that an output shows; points are in grid order.
 
     >>> targets = torch.eye(6)
     >>> nearest_values(targets, targets, (2, 3)).tolist()
@@ -127,7 +127,7 @@ def nearest_values(
     energy, lead = targets.square().sum(dim=-1), outputs.ndim - 2
 
     def lines(values: Tensor, first: int, factor: int) -> Tensor:
-        """Values over the grid, with the factor's axis last among the grid's axes."""
+        """Reshape values to the grid, with the factor's axis last among the grid axes."""
         return values.unflatten(first, shape).movedim(first + factor, first + len(shape) - 1)
 
     nearest = []
@@ -169,7 +169,7 @@ def interior(held_out: Bool[Tensor, " point"], shape: tuple[int, ...]) -> Bool[T
 
 
 def separate_peaks(signals: Float[Tensor, "*image y x"], *, dark: bool = False) -> Bool[Tensor, "*image y x"]:
-    """Mask of the peaks of signals (images minus background, bumps of height 1); an image with NaN has none.
+    """Mask of the peaks in signals (images minus background, with bumps of height 1); images with NaN have none.
 
     The signals of `dark` bumps on white are negative.
 
@@ -186,11 +186,11 @@ def separate_peaks(signals: Float[Tensor, "*image y x"], *, dark: bool = False) 
 def _peaks(images: Tensor) -> Tensor:
     """Peaks of `(image, 1, y, x)` images whose pixels all differ.
 
-    A morphological reconstruction of the image from a copy lowered by `PROMINENCE`: it exceeds that copy at a pixel
-    from which a higher one can be reached without falling by `PROMINENCE`.
+    This uses morphological reconstruction of the image from a copy lowered by `PROMINENCE`. The result exceeds that
+    copy wherever a higher pixel can be reached without falling by `PROMINENCE`.
     """
     level = images - PROMINENCE
-    for _ in range(images.shape[-1] * images.shape[-2]):  # the longest possible path; NaN never converges
+    for _ in range(images.shape[-1] * images.shape[-2]):  # at most the longest possible path, since NaN never converges
         spread = torch.minimum(max_pool2d(level, 3, stride=1, padding=1), images)
         if torch.equal(spread, level):
             break
@@ -207,7 +207,7 @@ def peak_scores(
     chosen: Bool[Tensor, " point"] | None = None,
     dark: bool = False,
 ) -> dict[str, Float[Tensor, "*member"]]:
-    """Number of peaks of the outputs, and the fraction of them in the true row or column.
+    """Number of peaks in the outputs, and the fraction of them in the true row or column.
 
     Positions are the column and row of each point's true bump, in pixels. Returns one number per member, over the
     chosen points (default: all): `several`, `count`, `centred`, `aligned`, `aligned_chance`, `away_aligned` and

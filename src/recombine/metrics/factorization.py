@@ -1,18 +1,18 @@
-"""Orders of interaction in a kernel: its place between memorisation and factorization (A.4, A.5).
+"""Interactions between factors in a kernel, which place it between memorisation and factorization (A.4, A.5).
 
 Conventions
 -----------
 A Gram matrix K over a factor grid is expanded by the functional ANOVA of its rows and columns (Eq. 32–35). For a set S
-of factors, A_S averages over every factor outside S and subtracts the mean along every factor inside; the A_S are
-orthogonal projections that sum to the identity. The term of S is A_S K A_S, its coefficient θ_S the Frobenius norm, its
-weight θ² (default) or |θ|. The empty set, a constant, carries no information and is left out. PF_Coeff is the fraction
-of the weight in single-factor terms, or in the terms of any family of sets.
+of factors, A_S averages over every factor outside S and subtracts the mean along every factor in S; the A_S are
+orthogonal projections that sum to the identity. The term for S is A_S K A_S, its coefficient θ_S is the Frobenius norm
+and its weight θ² (default) or |θ|. The empty set (a constant) carries no information and is left out. PF_Coeff is the
+fraction of the weight in single-factor terms, or in the terms of any family of sets.
 
-The paper reads a kernel of one term in two ways. A.4: rank 1, a single product of a kernel per factor, is "purely
-factorized" (`recombine.theory.ranks.kernel_rank`). A.5: learning a single term in all factors is "pure memorisation",
-and weight in single-factor terms is factorization. The delta kernel has rank 1 and memorises, so one number cannot be
-both. Its PF_Coeff is not 0 but Σ_i (N_i − 1) / (Π_i N_i − 1), 2 / (N + 1) for two factors; `above_delta` rescales
-PF_Coeff so that the delta kernel has 0 and additive kernels have 1, and can be negative.
+The paper interprets kernels with one term in two ways. In A.4, rank 1 (one product of single-factor kernels) is "purely
+factorized" (`recombine.theory.ranks.kernel_rank`). In A.5, learning a single term in all factors is "pure
+memorisation", and weight in single-factor terms is factorization. The delta kernel has rank 1 but memorises, so one
+number cannot measure both. Its PF_Coeff is not 0 but Σ_i (N_i − 1) / (Π_i N_i − 1), 2 / (N + 1) for two factors;
+`above_delta` rescales PF_Coeff so that the delta kernel has 0 and additive kernels have 1, and can be negative.
 
 Known answers: an additive kernel k_x(x, x′) + k_y(y, y′) has 1 in single-factor terms; the delta kernel δ_x δ_y (pure
 memorisation) has (N − 1) / (N + 1) in the two-factor term on an N × N grid with squared weights. The binary (OR) kernel
@@ -43,7 +43,7 @@ def _subsets(factors: int) -> Iterator[tuple[int, ...]]:
 
 
 def _projected(kernel: Tensor, inside: tuple[int, ...], factors: int, first: int) -> Tensor:
-    """A_S applied to the axes `first` … `first + factors − 1`."""
+    """Apply A_S to the axes `first` … `first + factors − 1`."""
     for factor in range(factors):
         mean = kernel.mean(dim=first + factor, keepdim=True)
         kernel = kernel - mean if factor in inside else mean
@@ -53,7 +53,7 @@ def _projected(kernel: Tensor, inside: tuple[int, ...], factors: int, first: int
 def interaction_weights(
     gram: Float[Tensor, "*member point point"], shape: tuple[int, ...], weight: Weight = "square"
 ) -> dict[tuple[int, ...], Float[Tensor, "*member"]]:
-    """Weight (θ² or |θ|) of each non-empty set of factors in a kernel over a grid, by the factors' indices.
+    """Weight (θ² or |θ|) of each non-empty set of factors in a kernel over a grid, keyed by factor indices.
 
     >>> {inside: round(value.item(), 6) for inside, value in interaction_weights(torch.eye(4), (2, 2)).items()}
     {(0,): 1.0, (1,): 1.0, (0, 1): 1.0}

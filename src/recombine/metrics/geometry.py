@@ -9,24 +9,24 @@ All metrics are functions of the metric tensor g over the factors (`recombine.me
 - `local_factorization` is 1 − |g_xy| / (|g_xx| + |g_yy|), in [½, 1]; for n factors the mean over all pairs. It is
   averaged over points (as in the paper) or computed from the averaged g (as in the published scripts).
 - `cross_terms` is |g_xy| / √(g_xx g_yy), the absolute cosine between the stage's two tangents, in [0, 1]; for n factors
-  the mean over all pairs. Normalised by g_xx + g_yy it would be 1 − F, which is small whenever one factor moves a stage
-  much more than the other, whatever the angle between them. Pairs with a factor that does not move the stage, and
-  points without any other pair, are left out.
+  the mean over all pairs. Normalised by g_xx + g_yy, it would be small whenever one factor moves a stage much more than
+  the other, at any angle. Pairs with a factor that does not move the stage, and points without any other pair, are left
+  out.
 
-`log_volume` is log10 of the volume element, floored at `FLOOR` so that flat places do not dominate. Spreads are
-standard deviations over points. Regions are *held* (held out) and *kept*. A region's spread is about its own mean; the
-*excess* is the held-out region's spread minus that of the kept one. Deviations are from the mean of the kept points.
+`log_volume` is log10 of the volume element, floored at `FLOOR` so that flat regions do not dominate. Spreads are
+standard deviations over points. Regions are *held* (held out) and *kept* (all others). A region's spread is around its
+own mean; the *excess* is the held-out minus the kept spread. Deviations are from the kept points' mean.
 
 The Laplacian of a map over the grid is the sum of its second differences f(i + 1) − 2 f(i) + f(i − 1) along every
 factor, in grid steps. It is defined at inner points, which have both neighbours along every factor. `roughness` is the
-median of its absolute value over inner points, of the grid or of a region; a point belongs to a region by itself, its
-neighbours may lie outside. Unlike spread, roughness is local: a uniform slope has spread and no roughness. The median
-ignores the few large values at a region's border, and at the grid's border, where finite differences are one-sided.
+median of its absolute value over inner points, of the grid or of a region; the neighbours of a point may lie outside
+its region. Unlike spread, roughness is local: a uniform slope has spread but no roughness. The median ignores the few
+large values at a region's border, and at the grid's border, where finite differences are one-sided.
 
 Known answers: g = I has volume 1, factorization 1 and cross-term 0; two factors that move a stage in the same direction
-have volume 0, factorization ½ and cross-term 1, whatever their units. A stage of constant volume has spread, contrast
-and deviations 0; one whose volume is ten times as large in the held-out region has contrast 1 and excess 0. A constant
-or linear map has roughness 0; Σ (i_a)² / 2 over n factors has n; a chessboard of n factors with values ±c has 4 n c.
+have volume 0, factorization ½ and cross-term 1, regardless of their units. A stage of constant volume has spread,
+contrast and deviations 0; one whose volume is ten times as large in the held-out region has contrast 1 and excess 0. A
+constant or linear map has roughness 0; Σ (i_a)² / 2 over n factors has n; a chessboard of values ±c has 4 n c.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ FLOORED = f"of log10 volume, floored at {FLOOR:g}"
 
 
 def volume_element(metric: Float[Tensor, "*point factor factor"]) -> Float[Tensor, "*point"]:
-    """√det g (Eq. 6, 39) at each point: the factor by which a unit cell of factor space is enlarged.
+    """√det g (Eq. 6, 39) at each point: the factor by which a unit cell of factor space is scaled.
 
     >>> volume_element(torch.eye(2) * 3).item()
     3.0
@@ -56,7 +56,7 @@ def volume_element(metric: Float[Tensor, "*point factor factor"]) -> Float[Tenso
 def local_factorization(metric: Float[Tensor, "*point factor factor"]) -> Float[Tensor, "*point"]:
     """1 − |g_ab| / (|g_aa| + |g_bb|) at each point (Eq. 7, 42), averaged over pairs of factors.
 
-    Pairs of factors that both do not move the stage are left out; NaN if all pairs are.
+    Pairs in which neither factor moves the stage are left out; the result is NaN if all pairs are.
 
     >>> local_factorization(torch.eye(2)).item(), local_factorization(torch.ones(2, 2)).item()
     (1.0, 0.5)
@@ -72,7 +72,7 @@ def local_factorization(metric: Float[Tensor, "*point factor factor"]) -> Float[
 def cross_terms(metric: Float[Tensor, "*point factor factor"]) -> Float[Tensor, "*point"]:
     """|g_ab| / √(g_aa g_bb) at each point, averaged over pairs of factors.
 
-    Pairs with a factor that does not move the stage are left out; NaN if all pairs are.
+    Pairs with a factor that does not move the stage are left out; the result is NaN if all pairs are.
 
     >>> cross_terms(torch.eye(2)).item(), cross_terms(torch.tensor([[9.0, 3.0], [3.0, 1.0]])).item()
     (0.0, 1.0)
@@ -114,7 +114,7 @@ def roughness(
 
 
 def _median(values: Tensor) -> Tensor:
-    """Median over the last axis; `torch.median` takes the lower middle value, `torch.quantile` limits the size."""
+    """Median over the last axis. (`torch.median` takes the lower middle value; `torch.quantile` limits the size.)"""
     count = values.shape[-1]
     if not count:
         return values.new_full(values.shape[:-1], torch.nan)
@@ -173,7 +173,7 @@ def evaluate_local_factorization(stage: Stage) -> dict[str, Tensor]:
         heading="factorization", panel="factorization", line="mean over points", study="factorization",
     ),
     Column(
-        "factorization_of_means", "factorization of the mean |g|, as the published scripts do", "Eq. 7",
+        "factorization_of_means", "factorization of the mean |g|, as in the published scripts", "Eq. 7",
         panel="factorization", line="of means",
     ),
     needs=(Need.METRIC, Need.SEVERAL_FACTORS),
@@ -201,7 +201,7 @@ def evaluate_factorization_held_out(stage: Stage) -> dict[str, Tensor]:
 
 @stage_metric(
     "factorization_differences",
-    Column("factorization_differences", "factorization_mean by finite differences, however g is computed", "Eq. 7"),
+    Column("factorization_differences", "factorization_mean from finite differences, even if g is exact", "Eq. 7"),
     needs=(Need.DIFFERENCES, Need.SEVERAL_FACTORS),
 )
 def evaluate_factorization_differences(stage: Stage) -> dict[str, Tensor]:
@@ -227,7 +227,7 @@ def evaluate_volume(stage: Stage) -> dict[str, Tensor]:
 @stage_metric(
     "volume_spread_differences",
     Column(
-        "log_volume_spread_differences", f"standard deviation {FLOORED}, by finite differences", "Eq. 6",
+        "log_volume_spread_differences", f"standard deviation {FLOORED}, from finite differences", "Eq. 6",
         study="spread_differences",
     ),
     needs=(Need.DIFFERENCES,),
@@ -251,12 +251,12 @@ def evaluate_volume_spread(stage: Stage) -> dict[str, Tensor]:
     "volume_kept",
     Column("log_volume_spread_kept", f"standard deviation {FLOORED}, kept points", study="spread_kept"),
     Column(
-        "log_volume_deviation_kept", f"RMS distance {FLOORED}, of kept points to their mean", study="deviation_kept"
+        "log_volume_deviation_kept", f"RMS deviation {FLOORED}, of kept points from their mean", study="deviation_kept"
     ),
     needs=(Need.METRIC,),
 )  # fmt: skip
 def evaluate_volume_kept(stage: Stage) -> dict[str, Tensor]:
-    # the RMS distance of the kept points to their own mean is their standard deviation
+    # the RMS deviation of the kept points from their own mean is their standard deviation
     spread = log_volume(stage.metric)[..., ~stage.held_out].std(dim=-1, correction=0)
     return {"log_volume_spread_kept": spread, "log_volume_deviation_kept": spread}
 
@@ -270,7 +270,7 @@ def evaluate_volume_kept(stage: Stage) -> dict[str, Tensor]:
     ),
     Column("log_volume_contrast", f"mean {FLOORED}, held-out minus kept points", study="contrast"),
     Column(
-        "log_volume_deviation_held", f"RMS distance {FLOORED}, of held-out points to the mean of kept points",
+        "log_volume_deviation_held", f"RMS deviation {FLOORED}, of held-out points from the mean of kept points",
         study="deviation_held",
     ),
     needs=(Need.METRIC, Need.HOLDOUT),

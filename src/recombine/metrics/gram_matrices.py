@@ -2,50 +2,50 @@
 
 Conventions
 -----------
-A Gram matrix is over the grid's points, from flattened outputs: `cosine` similarity, `l2` distance, or `overlap`, the
-fraction of all pixels that are past a threshold in both outputs. For dark bumps on white, "past" is below 0.3 (the
-scripts), for bright ones above 0.7; a given threshold is a fraction of the bump's height, which is 1, for either kind.
-A block takes some rows (held-out points) and columns (kept points).
+A Gram matrix compares flattened outputs between grid points: by `cosine` similarity, `l2` distance, or `overlap`, the
+fraction of all pixels that are past a threshold in both outputs. By default, "past" means below 0.3 for dark bumps on
+white (as in the published scripts) and above 0.7 for bright ones; other thresholds are fractions of the bump's height,
+which is 1. A block consists of some rows (held-out points) and columns (kept points, which are not held out).
 
 Theoretical kernels between points z and z′, from equality of their factor values (δ) or distances d:
 
 - `binary`: 1 if any factor is equal, δ_x + δ_y − δ_x δ_y for two (Eq. 3–4);
-- `product`: 1 if all are equal, δ_x δ_y: 0 between held-out and kept points, so it has no agreement;
+- `product`: 1 if all are equal, δ_x δ_y; it is 0 between held-out and kept points, and so is its agreement;
 - `gaussian_product`: Π exp(−d²/4s²), the overlap of bumps of variance s² in every factor;
 - `gaussian_radial`: the same with the best of several widths;
 - `gaussian_sum`: Σ exp(−d²/4s²), a smooth form of the binary kernel.
 
-Rows are normalised to unit sum. Agreement is the Pearson correlation of all entries; its null permutes the columns'
-labels, in all rows alike.
+Rows are normalised to unit sum. Agreement is the Pearson correlation of all entries; its null permutes the column
+labels, in the same way in all rows.
 
-A kernel that selects its width fits better than one without a width, so in `kernel_families` every family selects from
-the same widths and profiles, on one half of the kept points, and is scored on the other half. A profile k(d) is
-`gaussian`, exp(−d² / 2w²), or `exponential`, exp(−d / w), of a width w in grid steps; the smallest width is nearly δ.
-With d_f the distance in factor f and r the Euclidean distance, the families are
+A kernel with a fitted width agrees better than one without, so in `kernel_families` every family selects from the same
+widths and profiles, on one half of the kept points, and is scored on the other half. A profile k(d) is `gaussian`,
+exp(−d² / 2w²), or `exponential`, exp(−d / w), of a width w in grid steps; the smallest width is nearly δ. With d_f the
+distance in factor f and r the Euclidean distance, the families are
 
 - `or`: 1 − Π(1 − k(d_f)), for two factors k_x + k_y − k_x k_y, the smoothed binary kernel of Eq. 3–4;
 - `sum`: Σ k(d_f), the same without its last term;
 - `product`: Π k(d_f), large only if all factors are similar;
 - `radial`: k(r).
 
-With the Gaussian profile the product is the radial kernel; only the exponential one (whose product decays with the
-city-block distance) distinguishes them, hence the two profiles. Neither superposes, and the claim compares `or` with
-the better of them. The sum equals `or` except where two points are close in both factors, so it is not a rival.
+With the Gaussian profile, the product equals the radial kernel; only the exponential profile (whose product decays with
+the city-block distance) distinguishes them, hence the two profiles. Neither kernel superposes, so the claim compares
+`or` with the better one. The sum equals `or` except where points are close in both factors, so it is no alternative.
 
-The columns (kept points) are split into two halves by blocks: neighbours have nearly the same outputs, so a
-checkerboard would put each point's near copies into the other half. The grid is cut in the middle of each factor, and a
-block's half is the parity of the number of factors in whose upper part it lies: for two factors, opposite quadrants
-belong together, so each half has as many low as high values and columns that share a value with every row. Agreement is
-the Pearson correlation of all entries, averaged over the halves; each family uses the width and profile that agree best
-with the other half. `standardised` rows (mean 0 and spread 1 within each half, in the block and in the theory) all have
-the same weight; normalising by row sums is not possible for distances, which enter with a minus sign.
+The columns (kept points) are split into two halves in blocks: neighbours have nearly the same outputs, so a
+checkerboard would put near copies of each point into the other half. The grid is cut in the middle of each factor, and
+blocks are assigned by the parity of the number of factors with values above the cut. For two factors, opposite
+quadrants form a half, so each half has as many low as high values, and columns that share a value with every row.
+Agreement is the Pearson correlation of all entries, averaged over the halves; each family uses the width and profile
+that agree best with the other half. `standardised` rows (mean 0 and spread 1 within each half, in the block and in the
+theory) all have the same weight; normalising by row sums is not possible for distances, which enter with a minus sign.
 
-The null keeps how outputs vary between points: all columns' positions are shifted cyclically by the same number of
-steps along each factor, and `or` selects again; p is over all shifts. Small shifts, and shifts along one factor, keep
-much of the agreement, so p is conservative. The sums for all shifts are circular correlations, by Fourier transforms.
+The null preserves how outputs vary between points: all columns are shifted cyclically by the same number of steps along
+each factor, and `or` selects again; p is over all shifts. Small shifts, and shifts along one factor, preserve much of
+the agreement, so p is conservative. The sums for all shifts are circular correlations, computed by FFT.
 
-Known answers: a block that is a member of a family plus noise agrees best with that family (the two that coincide for
-the Gaussian profile: equally well).
+Known answers: a block that is a member of a family plus noise agrees best with that family (or equally well with two
+that coincide for the Gaussian profile).
 """
 
 from __future__ import annotations
@@ -62,12 +62,12 @@ from torch import Tensor
 from recombine.errors import InvalidValue
 
 DARK_THRESHOLD = 0.3
-"""A dark pixel is below this (published scripts)."""
+"""Dark pixels are below this value (as in the published scripts)."""
 PERMUTATIONS = 1999
 WIDTHS: tuple[float, ...] = (0.5, 1.0, 2.0, 4.0, 8.0)
 """Widths of the radial kernel, in grid steps."""
 FAMILY_WIDTHS: tuple[float, ...] = (0.35, 0.5, 0.71, 1.0, 1.41, 2.0, 2.83, 4.0, 5.66, 8.0)
-"""Widths of the families, in grid steps."""
+"""Widths that each family selects from, in grid steps."""
 TIE = 1e-9
 """Correlations that differ by less count as equal."""
 ROUNDING = 1e-12
@@ -82,7 +82,7 @@ FAMILIES: dict[str, Callable[[Tensor, Callable[[Tensor], Tensor]], Tensor]] = {
     "radial": lambda distances, profile: profile(distances.norm(dim=-1)),
     "sum": lambda distances, profile: profile(distances).sum(dim=-1),
 }
-"""Kernels from the distances along each factor and a profile."""
+"""Functions that compute a kernel from the distances along each factor and a profile."""
 THEORIES: dict[str, tuple[str, Callable[..., Tensor]]] = {
     "binary": ("or", lambda distance, width: (distance == 0).double()),
     "product": ("product", lambda distance, width: (distance == 0).double()),
@@ -104,7 +104,7 @@ def gram_matrix(
     """Similarity (or distance) of the outputs at every pair of points, in double precision.
 
     For `overlap`, bumps are bright or `dark` on white, and the threshold is the fraction of the bump's height by which
-    a pixel must exceed (for dark bumps: fall below) the background. Default: that of the scripts.
+    a pixel must exceed (for dark bumps: fall below) the background. The default is that of the published scripts.
 
     >>> gram_matrix(torch.tensor([[2.0, 0.0], [0.0, 3.0]])).tolist()
     [[1.0, 0.0], [0.0, 1.0]]
@@ -127,7 +127,7 @@ def gram_matrix(
 def theoretical_kernel(
     name: str, rows: Float[Tensor, "row factor"], columns: Float[Tensor, "column factor"], width: float = 1.0
 ) -> Float[Tensor, "row column"]:
-    """One of `THEORIES` between points, for bumps of a width in grid steps; rows sum to 1, or are 0.
+    """Return a kernel from `THEORIES` between points, for bumps with a width in grid steps; rows sum to 1 or are 0.
 
     >>> points = torch.tensor([[0.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
     >>> theoretical_kernel("binary", points[:1], points).tolist()
@@ -142,13 +142,13 @@ def _distances(rows: Tensor, columns: Tensor) -> Float[Tensor, "row column facto
 
 
 def normalised(kernel: Float[Tensor, "*member row column"]) -> Float[Tensor, "*member row column"]:
-    """Each row divided by its sum; rows of sum 0 become 0."""
+    """Divide each row by its sum; rows that sum to 0 become 0."""
     total = kernel.sum(dim=-1, keepdim=True)
     return torch.where(total == 0, 0.0, kernel / torch.where(total == 0, 1.0, total))
 
 
 def correlation(first: Float[Tensor, "*member row column"], second: Float[Tensor, "row column"]) -> Tensor:
-    """Pearson correlation of all entries; 0 if one of the kernels is constant."""
+    """Pearson correlation over all entries; 0 if either kernel is constant."""
     a = first.flatten(-2) - first.flatten(-2).mean(dim=-1, keepdim=True)
     b = second.flatten() - second.mean()
     scale = a.norm(dim=-1) * b.norm()
@@ -161,7 +161,7 @@ class KernelAgreement:
 
     agreement: dict[str, Tensor]
     p_value: Tensor
-    """Fraction of permutations (and the identity) in which the binary kernel agrees at least as well."""
+    """Fraction of permutations (including the identity) in which the binary kernel agrees at least as well."""
 
 
 def kernel_agreement(
@@ -228,7 +228,7 @@ class FamilyAgreement:
 
     agreement: dict[str, Float[Tensor, "*member"]]
     width: dict[str, Float[Tensor, "*member half"]]
-    """Selected on the other half of the columns, in grid steps."""
+    """Width selected on the other half of the columns, in grid steps."""
     p_value: Float[Tensor, "*member"]
     """Fraction of all shifts (including none) in which `or` agrees at least as well."""
 
@@ -244,7 +244,7 @@ def family_kernels(
     columns: Float[Tensor, "column factor"],
     widths: Sequence[float] = FAMILY_WIDTHS,
 ) -> Float[Tensor, "candidate row column"]:
-    """A family's kernels between points, for each width of the first profile, then of the second.
+    """Return a family's kernels between points, for each width of the first profile, then of the second.
 
     >>> here, there = torch.tensor([[0.0, 0.0]]), torch.tensor([[0.0, 9.0], [9.0, 9.0]])
     >>> family_kernels("or", here, there, [0.35])[0].tolist()
@@ -266,8 +266,8 @@ def kernel_families(
 ) -> FamilyAgreement:
     """Agreement of the held-out × kept block of a Gram matrix with each family of kernels.
 
-    Distances must be given with a minus sign. `rows` may be some of the held-out points, such as the interior. Every
-    family selects from the same widths; `standardised` rows have mean 0 and spread 1.
+    Distances must be negated. `rows` selects some of the held-out points, such as the interior (default: all). Every
+    family selects from the same widths; `standardised` rows have mean 0 and standard deviation 1.
     """
     rows = held_out if rows is None else rows
     if not bool(rows.any()) or bool((rows & ~held_out).any()):
@@ -286,7 +286,7 @@ def kernel_families(
     everywhere = family_kernels("or", position[rows], position, widths)
     columns = [kept[half] for half in halves]
     shifted = [_shifted(b, everywhere, c, shape, standardised) for b, c in zip(known, columns, strict=True)]
-    beaten = _score(shifted)[0][..., 1:] >= scores["or"][..., None] - TIE  # the first is no shift
+    beaten = _score(shifted)[0][..., 1:] >= scores["or"][..., None] - TIE  # the first is the zero shift
     values = torch.tensor(list(widths), dtype=torch.float64, device=gram.device)
     return FamilyAgreement(
         scores,
@@ -296,7 +296,7 @@ def kernel_families(
 
 
 def _halves(places: Tensor, shape: tuple[int, ...]) -> list[Tensor]:
-    """Indices of the columns in each half."""
+    """Return the indices of the columns in each half."""
     middle = torch.tensor([(count - 1) / 2 for count in shape], device=places.device)
     parity = (places > middle).sum(dim=-1) % 2
     halves = [torch.nonzero(parity == half).flatten() for half in range(2)]
@@ -308,12 +308,12 @@ def _halves(places: Tensor, shape: tuple[int, ...]) -> list[Tensor]:
 
 
 def _unit(kernel: Tensor, standardised: bool) -> Tensor:
-    """All entries as one vector of mean 0 and norm 1 (or 0, if constant), optionally with standardised rows."""
+    """Flatten all entries to a vector of mean 0 and norm 1 (or 0 if constant), optionally after standardising rows."""
     return _centred((_centred(kernel) if standardised else kernel).flatten(-2))
 
 
 def _centred(values: Tensor) -> Tensor:
-    """Rows with mean 0 and norm 1; zeros if they are constant up to rounding."""
+    """Scale rows to mean 0 and norm 1, or to zeros if they are constant up to rounding."""
     centred = values - values.mean(dim=-1, keepdim=True)
     length = centred.norm(dim=-1, keepdim=True)
     varies = length > ROUNDING * values.norm(dim=-1, keepdim=True)
@@ -321,7 +321,7 @@ def _centred(values: Tensor) -> Tensor:
 
 
 def _score(agreement: list[Tensor]) -> tuple[Tensor, Tensor]:
-    """Mean correlation over halves of the candidates (last axis) that are best on the other half, and these."""
+    """Mean over halves of the correlation of the candidate (last axis) that is best on the other half; its index."""
     chosen = torch.stack([agreement[1].argmax(dim=-1), agreement[0].argmax(dim=-1)], dim=-1)
     scores = torch.stack(agreement, dim=-2).gather(-1, chosen[..., None])[..., 0]
     return scores.mean(dim=-1), chosen

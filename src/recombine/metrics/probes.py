@@ -1,14 +1,14 @@
 """Linear probes: how well factors can be decoded linearly from a stage (Fig. 2 a–b).
 
-Conventions: `fit` and `score` are separate. The paper fits and scores on the same grid, with ordinary least squares:
-with more features than points, that is near 1 for any stage, even a random one. The held-out probe is fitted to kept
-combinations and scored on held-out ones, with ridge.
+Conventions: `fit` and `score` are separate. The paper fits and scores ordinary least squares on the same grid. With
+more features than points, that score is near 1 for any stage, even a random one. The held-out probe is a ridge
+regression, fitted to kept (not held-out) combinations and scored on held-out ones.
 
 R² = 1 − Σ(v − v̂)² / Σ(v − v̄)² for each factor, with the mean v̄ over the scored points; it can be negative, and is NaN
 for a factor that does not vary among the scored points.
 
-The ridge is relative: λ = `ridge` × the mean squared norm of the centred features, so it means the same for every
-stage. `ridge=0` is least squares, in which directions with less than `RANK_TOLERANCE` of the features' variance are
+The ridge is relative: λ = `ridge` × the mean squared norm of the centred features, so its effect is comparable between
+stages. `ridge=0` is least squares, except that directions with less than `RANK_TOLERANCE` of the features' variance are
 damped by a ridge of that size, so that a Cholesky factor exists.
 
 Known answers: features that equal the factors score 1; constant features score 0 in sample.
@@ -45,7 +45,7 @@ class LinearProbe:
     ridge: float = RIDGE
 
     def fit(self, features: Float[Tensor, "*member point feature"], values: Float[Tensor, "point factor"]) -> Fitted:
-        """Fit to some points, in the dual form: it costs points³ / 3 + points² × features operations."""
+        """Fit the probe in dual form, which takes points³ / 3 + points² × features operations."""
         refuse_not_finite("features", features)
         refuse_not_finite("values", values)
         center = features.double().mean(dim=-2, keepdim=True)
@@ -71,13 +71,13 @@ class Fitted:
     mean: Float[Tensor, " factor"]
 
     def predict(self, features: Float[Tensor, "*member point feature"]) -> Float[Tensor, "*member point factor"]:
-        """The factor values predicted from the features."""
+        """Return the factor values predicted from the features."""
         return (features.double() - self.center) @ self.weights + self.mean
 
     def score(
         self, features: Float[Tensor, "*member point feature"], values: Float[Tensor, "point factor"]
     ) -> Float[Tensor, "*member factor"]:
-        """R² of each factor; NaN for a factor that does not vary among these points."""
+        """Return R² for each factor; NaN for a factor that does not vary among these points."""
         truth = values.double()
         residual = (truth - self.predict(features)).square().sum(dim=-2)
         score = 1 - residual / (truth - truth.mean(dim=0)).square().sum(dim=0)
@@ -99,7 +99,7 @@ def evaluate_in_sample(stage: Stage) -> dict[str, Tensor]:
 @stage_metric(
     "probe_held_out",
     Column(
-        "probe_held_out", "R² of ridge, fitted on kept points and scored on held-out ones", dims=("factor",),
+        "probe_held_out", "R² of ridge regression, fitted to kept and scored on held-out points", dims=("factor",),
         heading="probe R² (held out)", panel="probe R²", line="held out",
     ),
     needs=(Need.HOLDOUT,),

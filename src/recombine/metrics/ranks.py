@@ -1,6 +1,6 @@
 """Ranks of embeddings and Gram matrices (Eq. 1, 9; Fig. 3b, 6).
 
-- `effective_rank` of a spectrum λ̃ that sums to 1 is exp(H(λ̃)): 1 for one mode, r for r equal ones.
+- `effective_rank` of a spectrum λ̃ that sums to 1 is exp(H(λ̃)): 1 for one mode, r for r equal modes.
 - `schmidt_spectrum`: the operator-Schmidt decomposition of a two-factor Gram matrix, K[(x,y),(x′,y′)] reshaped to
   [(x,x′),(y,y′)], singular values normalised to unit square sum. A product kernel k_x ⊗ k_y has one non-zero value.
 """
@@ -42,7 +42,7 @@ def matrix_effective_rank(images: Float[Tensor, "*shape y x"]) -> Float[Tensor, 
 def schmidt_spectrum(
     gram: Float[Tensor, "*member point point"], shape: tuple[int, ...]
 ) -> Float[Tensor, "*member mode"]:
-    """Operator-Schmidt values of a Gram matrix over a two-factor grid, largest first, of unit square sum.
+    """Operator-Schmidt values of a Gram matrix over a two-factor grid, largest first, with unit square sum.
 
     >>> [round(value, 6) for value in schmidt_spectrum(torch.eye(4), (2, 2)).tolist()]
     [1.0, 0.0, 0.0, 0.0]

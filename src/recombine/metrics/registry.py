@@ -1,8 +1,8 @@
-"""The registry of stage metrics: what each needs, which columns it returns, and its version.
+"""Registry of stage metrics, with the requirements, columns and version of each.
 
-A *stage metric* is a function of a `Stage`, one stage of a network over a factor grid, that returns a tensor for each
-of its columns. Once registered, it is part of `diagnose` (Dataset, summary and figure), of the studies' stage profile
-and of the table in docs/metrics.md. `stage_profile` evaluates stages one by one, so memory holds few of them at a time.
+A *stage metric* maps a `Stage` (one stage of a network, evaluated on a factor grid) to a tensor for each of its
+columns. Registered metrics appear in the results of `diagnose` (Dataset, summary and figure), in the studies' stage
+profile and in docs/metrics.md. `stage_profile` evaluates one stage at a time to limit memory use.
 
 >>> @stage_metric("loudness", Column("loudness", "mean square of the activations", heading="loudness"))
 ... def evaluate_loudness(stage: Stage) -> dict[str, Tensor]:
@@ -11,8 +11,8 @@ and of the table in docs/metrics.md. `stage_profile` evaluates stages one by one
 {'loudness': 1}
 >>> STAGE_METRICS.unregister("loudness")
 
-Conventions: member axes come first, `(*member, …)`. A column's other axes are `point` (in the grid's order; a Dataset
-has one axis per factor instead), `factor`, `other_factor`, or any other name.
+Conventions: member axes come first, `(*member, …)`. A column's other axes are `point` (in grid order; Datasets have one
+axis per factor instead), `factor`, `other_factor`, or any other name.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ from recombine.theory.reversibility import FOLDS, Recovery, recovery
 
 
 class Need(StrEnum):
-    """What a stage metric needs besides the activations; without it, its columns are left out."""
+    """A requirement of a stage metric besides the activations; if it is not met, the metric's columns are left out."""
 
     METRIC = "metric tensor"
-    """Exact if encoding and network have a derivative, else by finite differences."""
+    """Exact if the encoding and the network are differentiable, otherwise from finite differences."""
     DIFFERENCES = "finite differences"
     HOLDOUT = "hold-out"
     TARGETS = "targets"
@@ -57,17 +57,19 @@ class Stage:
     points: Float[Tensor, "point factor"]
     grid: FactorGrid
     held_out: Bool[Tensor, " point"]
-    """On the CPU: indexing by a mask on the GPU would wait for the GPU."""
+    """Always on the CPU, since indexing with a mask on the GPU would force a synchronisation."""
     exact: Float[Tensor, "*member point factor factor"] | None = None
-    """The exact metric tensor; None if there is no derivative."""
+    """Exact metric tensor; None if the stage is not differentiable."""
     targets: Tensor | None = None
     """Target outputs of the network, `(point, …)`."""
     neighbours: Float[Tensor, "*member point factor factor"] | None = None
-    """On a sub-grid, the metric tensor from differences to neighbours in the whole grid; None on a whole grid."""
+    """On a sub-grid, the metric tensor from differences to neighbours in the whole grid, if it is needed."""
+    is_whole: bool = True
+    """Whether the grid is the whole grid rather than a sub-grid."""
 
     @cached_property
     def grams(self) -> tuple[Tensor, Tensor]:
-        """Gram matrices of the centred and of the raw features, `(*member, point, point)`."""
+        """Gram matrices of the centred and the raw features, `(*member, point, point)`."""
         return both_grams(self.features)
 
     @property
@@ -77,12 +79,12 @@ class Stage:
 
     @cached_property
     def coordinates(self) -> Float[Tensor, "*member point direction"]:
-        """The points in coordinates of the subspace that they span, which is cheaper than in many features."""
+        """Points in coordinates of the subspace that they span, which is cheaper than using all features."""
         return point_coordinates(self.gram)
 
     @cached_property
     def recovery(self) -> Recovery:
-        """Errors of decoders from the stage back to the factors, with fewer folds for very small grids."""
+        """Errors when decoding the factors from the stage, with fewer cross-validation folds on very small grids."""
         return recovery(self.gram, self.points, folds=min(FOLDS, len(self.points) // 2))
 
     @cached_property
@@ -90,7 +92,7 @@ class Stage:
         """The metric tensor from finite differences, in double precision if single precision overflows."""
         if self.neighbours is not None:
             return self.neighbours
-        spacing = tuple(factor.spacing for factor in self.grid.factors)
+        spacing = [factor.spacing if factor.given is None else factor.values for factor in self.grid.factors]
         metric = finite_difference_metric(self.features, self.grid.shape, spacing)
         if bool(metric.isfinite().all()):
             return metric
@@ -98,11 +100,11 @@ class Stage:
 
     @property
     def metric(self) -> Float[Tensor, "*member point factor factor"]:
-        """The exact metric tensor if there is one, else that from finite differences."""
+        """Exact metric tensor if available, otherwise the one from finite differences."""
         return self.differences if self.exact is None else self.exact
 
     def has(self, need: Need) -> bool:
-        """Whether the stage fulfils a need of a metric."""
+        """Return whether the stage meets a metric's requirement."""
         return {
             Need.METRIC: True,
             Need.DIFFERENCES: min(self.grid.shape) > 1,
@@ -112,32 +114,32 @@ class Stage:
             Need.TWO_FACTORS: len(self.grid.shape) == 2,
             Need.THREE_FACTORS: len(self.grid.shape) > 2,
             Need.FOUR_POINTS: len(self.points) > 3,
-            Need.WHOLE_GRID: self.neighbours is None,
+            Need.WHOLE_GRID: self.is_whole,
         }[need]
 
 
 @dataclass(frozen=True)
 class Column:
-    """A tensor that a metric returns for each stage: its description, and where it is shown."""
+    """Description and display settings of a tensor that a metric returns for each stage."""
 
     name: str
     description: str
     reference: str = ""
     """Equation or figure of the paper."""
     dims: tuple[str, ...] = ()
-    """Axes after those of members and stages."""
+    """Axes after the member and stage axes."""
     heading: str = ""
-    """Heading in the summary of a diagnosis, which averages over factors; columns without one are not shown."""
+    """Heading in the summary of a diagnosis, which averages over factors; columns without a heading are not shown."""
     form: str = ".3f"
     """Number format in the summary."""
     panel: str = ""
-    """Title of the panel that shows it in the figure of a diagnosis; columns without one are not drawn."""
+    """Title of the panel in the figure of a diagnosis; columns without a title are not plotted."""
     line: str = ""
     """Label of the line in that panel."""
     study: str = ""
-    """Name in studies' Datasets, if it differs (stored results keep old names)."""
+    """Name in the Datasets of studies, if different (stored results keep old names)."""
     labels: bool = False
-    """Whether the numbers are labels, whose mean makes no sense."""
+    """Whether the values are labels, which must not be averaged."""
 
     @property
     def study_name(self) -> str:
@@ -149,15 +151,15 @@ Evaluate = Callable[[Stage], Mapping[str, Tensor]]
 
 @dataclass(frozen=True)
 class StageMetric:
-    """A registered function of a stage."""
+    """A registered stage metric."""
 
     name: str
     evaluate: Evaluate
     columns: tuple[Column, ...]
     needs: tuple[Need, ...]
-    """The metric is left out if one of them is missing."""
+    """Requirements; the metric is left out if any of them is not met."""
     version: int
-    """Raise it when the numbers change, so that stored results are measured again."""
+    """Increase this when the values change, so that stored results are recomputed."""
     in_studies: bool
     """Whether it is part of the studies' stage profile, which excludes large and expensive metrics."""
     thorough: bool = False
@@ -165,17 +167,17 @@ class StageMetric:
 
 
 class StageMetrics(dict[str, StageMetric]):
-    """All registered stage metrics by name, in the order of registration."""
+    """All registered stage metrics by name, in registration order."""
 
     def register(self, metric: StageMetric) -> None:
-        """Add a metric; its name and its columns' names must not be taken."""
+        """Add a metric. Its name and column names must not be in use already."""
         if metric.name in self:
-            raise InvalidValue("metric", metric.name, "a name that is not taken yet")
+            raise InvalidValue("metric", metric.name, "a name that is not in use yet")
         taken = self.columns()
         taken_in_studies = {column.study_name for other in self.in_studies() for column in other.columns}
         for column in metric.columns:
             if not column.name.isidentifier() or column.name in taken:
-                raise InvalidValue("column", column.name, "a name of letters and underscores that is not taken yet")
+                raise InvalidValue("column", column.name, "an identifier that is not in use yet")
             if metric.in_studies and column.study_name in taken_in_studies:
                 raise InvalidValue("column.study", column.study_name, "a name that no other metric uses in studies")
         self[metric.name] = metric
@@ -185,11 +187,15 @@ class StageMetrics(dict[str, StageMetric]):
         del self[name]
 
     def columns(self) -> dict[str, Column]:
-        """The columns of all metrics, by name."""
+        """Return the columns of all metrics by name."""
         return {column.name: column for metric in self.values() for column in metric.columns}
 
+    def by_column(self) -> dict[str, StageMetric]:
+        """The metric that returns each column, by the column's name."""
+        return {column.name: metric for metric in self.values() for column in metric.columns}
+
     def in_studies(self) -> list[StageMetric]:
-        """The metrics of the studies' stage profile."""
+        """Return the metrics in the studies' stage profile."""
         return [metric for metric in self.values() if metric.in_studies]
 
     def __missing__(self, name: str) -> StageMetric:
@@ -207,7 +213,7 @@ def stage_metric(
     in_studies: bool = True,
     thorough: bool = False,
 ) -> Callable[[Evaluate], Evaluate]:
-    """Decorator that registers a function of a stage, which must return exactly these columns, as a `StageMetric`."""
+    """Return a decorator that registers a function as a stage metric; it must return exactly these columns."""
 
     def register(evaluate: Evaluate) -> Evaluate:
         studies = in_studies and not thorough
@@ -218,13 +224,13 @@ def stage_metric(
 
 
 STAGE_PROFILE = "stage_profile"
-"""Name that stands for all metrics of the studies' stage profile."""
+"""Name that stands for all metrics in the studies' stage profile."""
 FUNCTION_VERSIONS: dict[str, int] = {}
-"""Versions of functions that studies call directly, if their numbers have changed; all others have version 1."""
+"""Versions of functions that studies call directly and whose values have changed; all others have version 1."""
 
 
 def metric_versions(names: Iterable[str]) -> dict[str, int]:
-    """Versions of functions and stage metrics by name; `stage_profile` stands for all metrics of that profile.
+    """Return the versions of functions and stage metrics; `stage_profile` stands for all metrics in that profile.
 
     >>> metric_versions(["gram_matrix"])
     {'gram_matrix': 1}
@@ -246,9 +252,9 @@ class StageProfile:
 
     stages: list[str] = field(default_factory=list)
     columns: dict[str, list[Tensor]] = field(default_factory=dict)
-    """By column name, a `(*member, …)` tensor for each stage."""
+    """Tensors `(*member, …)` for each stage, by column name."""
     left_out: dict[str, str] = field(default_factory=dict)
-    """Metrics that were not evaluated, each with the need that was not fulfilled."""
+    """Metrics that were not evaluated, each with the requirement that was not met."""
 
 
 def read_stages(
@@ -260,21 +266,22 @@ def read_stages(
     exact: Mapping[str, Tensor] | None = None,
     targets: Tensor | None = None,
     neighbours: Mapping[str, Tensor] | None = None,
+    is_whole: bool = True,
     members: int = 0,
     memory: int = MEMORY,
 ) -> Iterator[Stage]:
-    """Yield every stage of a network over a grid, in the order in which the network runs them.
+    """Yield every stage of a network on a grid, in execution order.
 
     The arguments are the fields of `Stage`; `exact` and `neighbours` hold metric tensors by stage name.
     """
     for name, activations in features(reader, points, members=members, memory=memory):
         metric = None if exact is None else exact[name]
         differences = None if neighbours is None else neighbours[name]
-        yield Stage(name, activations, points, grid, held_out, metric, targets, differences)
+        yield Stage(name, activations, points, grid, held_out, metric, targets, differences, is_whole)
 
 
 def stage_profile(stages: Iterable[Stage], metrics: Iterable[str]) -> StageProfile:
-    """The named metrics of every stage; those whose needs are not fulfilled are left out."""
+    """Evaluate the named metrics at every stage, leaving out those whose requirements are not met."""
     chosen = [STAGE_METRICS[name] for name in metrics]
     profile = StageProfile()
     for stage in stages:
@@ -293,6 +300,6 @@ def stage_profile(stages: Iterable[Stage], metrics: Iterable[str]) -> StageProfi
 
 
 def usual_metrics(thorough: bool | Collection[str] = False) -> list[str]:
-    """The metrics that are evaluated by default, with all, none or the named ones of the expensive metrics."""
+    """Return the names of the default metrics; `thorough` adds all expensive metrics or the named ones."""
     named = [STAGE_METRICS[name].name for name in ([] if isinstance(thorough, bool) else thorough)]
     return [name for name, metric in STAGE_METRICS.items() if not metric.thorough or thorough is True or name in named]

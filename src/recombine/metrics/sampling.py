@@ -1,35 +1,36 @@
-"""Metrics of a grid that is too large to visit, estimated from some of its points.
+"""Estimates of metrics on a grid that is too large to evaluate completely, from a sample of its points.
 
 Conventions
 -----------
-*Points* are drawn without replacement, separately from held-out and kept combinations (stratified), half of them each
-or all of a smaller region. The mean over a region is the mean over its sampled points, with standard error
-s / √n · √(1 − n / N), which is 0 where the whole region was drawn. A ratio of two means has the standard error of its
-residuals, over − ratio · under (linearised). The half-width of a 95 % interval is Student's t quantile for the degrees
-of freedom times the standard error.
+*Points* are drawn without replacement and stratified: half from the held-out and half from the kept combinations (those
+not held out), or all points of a region that has fewer. The mean over a region is the mean over its sampled points,
+with standard error s / √n · √(1 − n / N), which is 0 where the whole region was drawn. The standard error of a ratio of
+two means comes from its linearised residuals, over − ratio · under. The half-width of a 95 % interval is Student's t
+quantile for the degrees of freedom times the standard error.
 
 A *sub-grid* holds all combinations of some values of each factor, for metrics that need a grid. The values are drawn
 without replacement and independently for each factor, so every point of the grid is equally likely to be in a sub-grid
 and a mean over a sub-grid is unbiased. Its points are not independent, so the standard error comes from the variation
-between independent sub-grids, s / √parts. A metric that depends on the number of points (an effective rank, PF_Coeff of
-a delta kernel) is that of a grid of the sub-grid's size.
+between independent sub-grids, s / √parts. A metric that depends on the number of points (such as an effective rank)
+takes its value for a grid of the sub-grid's size.
 
-A *plan* selects what is measured: a small grid as a whole; of a larger one, random points for the errors of the outputs
-and `PARTS` random sub-grids for everything else. Sub-grids are drawn without regard to the hold-out. If one of them has
-no held-out points, the metrics that need some, and only those, are measured on sub-grids redrawn until they have some.
-Means over held-out points remain unbiased; means over kept points are biased towards the hold-out, which their standard
-error does not show (on 8 × 8 × 8 points with a corner of 3 × 3 × 3 held out, 95 % intervals of factorization cover the
-truth in 95 % of draws for held-out points and in 84 % for kept ones). If the data lack combinations, metrics that need
-a grid are measured on a sub-grid without gaps.
+A *plan* selects the points to measure. A small grid is measured completely. On a larger one, output errors are measured
+at random points and everything else on `PARTS` random sub-grids, drawn independently of the hold-out. If one of them
+has no held-out points, the metrics that need them are measured on sub-grids redrawn until they have some. Means over
+held-out points remain unbiased; means over kept points are biased towards the hold-out, which their standard error does
+not show (on 8 × 8 × 8 points with a corner of 3 × 3 × 3 held out, 95 % intervals of factorization cover the truth in 95
+% of draws for held-out and 84 % for kept points). If the data lack combinations, metrics that need a grid are measured
+on a sub-grid without gaps.
 
-Known answers: all points give the mean itself with error 0; over repeated draws the true mean lies within the 95 %
-half-width in about 95 % of them.
+Known answers: sampling all points gives the exact mean with error 0; over repeated draws, about 95 % of the 95 %
+intervals contain the true mean.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from enum import Enum
 from functools import cached_property
 from math import prod
 from typing import Any
@@ -46,9 +47,9 @@ from recombine.streams import stream, stream_seed
 
 CONFIDENCE = 0.95
 FEWEST = 2
-"""Minimum number of values per factor (if it has as many) in a sub-grid, and of held-out and kept points."""
+"""Minimum number of values per factor (unless it has fewer), held-out points and kept points in a sub-grid."""
 ATTEMPTS = 100
-"""Maximum number of draws of a sub-grid that is to have held-out points."""
+"""Maximum number of attempts to draw a sub-grid with held-out points."""
 LIMIT = 4096
 """Size of the largest grid that is measured as a whole, and default sample size for larger ones."""
 PARTS = 5
@@ -73,7 +74,7 @@ class Estimate:
     """Degrees of freedom of the standard error."""
 
     def error_attributes(self, name: str) -> dict[str, Any]:
-        """Attributes of a variable with this standard error; an interval reaches `quantile` of them to either side."""
+        """Return attributes of a variable with this standard error; intervals are ± `quantile` standard errors."""
         return {"description": f"standard error of {name}, from sampled points", "quantile": quantile(self.freedom)}
 
 
@@ -85,9 +86,9 @@ def quantile(freedom: int, confidence: float = CONFIDENCE) -> float:
 
 
 def mean_estimate(values: Float[Tensor, "*member sample"], population: int) -> Estimate:
-    """Mean over a population of points, from a sample drawn without replacement.
+    """Estimate the mean over a population of points from a sample drawn without replacement.
 
-    Without points it is NaN; the standard error is NaN for one point of several.
+    The mean is NaN if there are no points; the standard error is NaN for a single point from a larger population.
 
     >>> estimate = mean_estimate(torch.tensor([1.0, 3.0]), 2)
     >>> estimate.value.item(), estimate.standard_error.item()
@@ -99,7 +100,7 @@ def mean_estimate(values: Float[Tensor, "*member sample"], population: int) -> E
 def ratio_estimate(
     over: Float[Tensor, "*member sample"], under: Float[Tensor, "*member sample"], population: int
 ) -> Estimate:
-    """Ratio of two means over a population of points, from a sample drawn without replacement.
+    """Estimate the ratio of two means over a population of points from a sample drawn without replacement.
 
     >>> estimate = ratio_estimate(torch.tensor([2.0, 6.0]), torch.tensor([1.0, 3.0]), 100)
     >>> estimate.value.item(), estimate.standard_error.item()
@@ -112,7 +113,7 @@ def ratio_estimate(
 
 
 def repeated_estimate(values: Float[Tensor, "part ..."]) -> Estimate:
-    """Mean over independent parts of a grid, ignoring values that are not finite.
+    """Estimate a mean from independent parts of a grid, ignoring values that are not finite.
 
     >>> estimate = repeated_estimate(torch.tensor([1.0, 3.0]))
     >>> estimate.value.item(), round(estimate.standard_error.item(), 6)
@@ -144,9 +145,9 @@ def _error(values: Tensor, population: int) -> Tensor:
 def stratified_sample(
     held_out: Bool[Tensor, " point"], points: int, seed: int = 0, present: Bool[Tensor, " point"] | None = None
 ) -> Int[Tensor, " sample"]:
-    """Sorted indices of sampled points, half of them held out where there are enough of either kind.
+    """Return sorted indices of sampled points, half of them held out if there are enough of each kind.
 
-    All points are returned if there are no more than `points`; with `present`, only points that are present.
+    With `present`, only points that are present are sampled. If there are at most `points` of them, all are returned.
 
     >>> held_out = torch.arange(100) < 10
     >>> sample = stratified_sample(held_out, 40)
@@ -170,7 +171,7 @@ def stratified_sample(
 
 @dataclass(frozen=True, kw_only=True)
 class ThinnedFactor(Factor):
-    """Some values of a factor, with the positions and spacing of the whole factor."""
+    """A subset of a factor's values, with the positions and spacing of the full factor."""
 
     whole: Factor
     steps: tuple[int, ...]
@@ -189,14 +190,14 @@ class ThinnedFactor(Factor):
 
 @dataclass(frozen=True)
 class SubGrid:
-    """A grid, and the indices of its points in the grid that it is part of."""
+    """A sub-grid, and the indices of its points in the full grid."""
 
     grid: FactorGrid
     indices: Int[Tensor, " point"]
 
     @classmethod
     def of(cls, grid: FactorGrid, steps: Sequence[Tensor]) -> SubGrid:
-        """The combinations of the values at these steps of each factor."""
+        """Return the sub-grid of all combinations of the values at these indices of each factor."""
         factors = []
         for whole, own in zip(grid.factors, steps, strict=True):
             values = whole.values[own].tolist()
@@ -207,7 +208,7 @@ class SubGrid:
 
 
 def sub_grid_shape(shape: tuple[int, ...], points: int) -> tuple[int, ...]:
-    """Shape of the largest sub-grid of at most `points` points whose sides are as equal as possible, at least two.
+    """Return the shape of the largest sub-grid with at most `points` points and sides that are as equal as possible.
 
     >>> sub_grid_shape((100, 3, 100), 800)
     (16, 3, 16)
@@ -228,9 +229,9 @@ def sub_grid_shape(shape: tuple[int, ...], points: int) -> tuple[int, ...]:
 def draw_sub_grids(
     grid: FactorGrid, points: int, parts: int, seed: int = 0, held_out: Bool[Tensor, " point"] | None = None
 ) -> list[SubGrid]:
-    """Independent random sub-grids of at most `points` points each.
+    """Draw independent random sub-grids with at most `points` points each.
 
-    With `held_out`, a sub-grid without two held-out and two kept points is redrawn, up to `ATTEMPTS` times.
+    With `held_out`, sub-grids are redrawn, up to `ATTEMPTS` times, until they have two held-out and two kept points.
 
     >>> whole = FactorGrid((Factor("x", 0, 99, 100), Factor("y", 0, 99, 100)))
     >>> [part.grid.shape for part in draw_sub_grids(whole, 64, 2)]
@@ -253,7 +254,7 @@ def draw_sub_grids(
 
 
 def gap_free_sub_grid(grid: FactorGrid, present: Bool[Tensor, " point"]) -> SubGrid:
-    """A sub-grid whose points are all present, found by repeatedly removing the value with the most gaps.
+    """Return a sub-grid whose points are all present, by repeatedly removing the factor value with the most gaps.
 
     >>> whole = FactorGrid((Factor("x", 0, 2, 3), Factor("y", 0, 3, 4)))
     >>> gap_free_sub_grid(whole, torch.arange(12) != 5).grid.shape
@@ -262,7 +263,7 @@ def gap_free_sub_grid(grid: FactorGrid, present: Bool[Tensor, " point"]) -> SubG
     gaps, kept = ~present.cpu().reshape(grid.shape), [torch.arange(count) for count in grid.shape]
     while bool(gaps.any()):
         missing = [gaps.movedim(k, 0).reshape(size, -1).sum(dim=1) for k, size in enumerate(gaps.shape)]
-        # the share of a value's points that are missing, times the size of the grid to compare integers
+        # fraction of a value's points that are missing, times the size of the grid so that integers are compared
         shares = [int(counts.max()) * len(counts) for counts in missing]
         axis = shares.index(max(shares))
         others = torch.arange(len(missing[axis])) != missing[axis].argmax()
@@ -275,11 +276,17 @@ def gap_free_sub_grid(grid: FactorGrid, present: Bool[Tensor, " point"]) -> SubG
 
 
 def _has_both_sides(held_out: Tensor) -> bool:
-    """Whether there are enough held-out points and enough kept ones."""
+    """Return whether there are enough held-out and kept points."""
     return FEWEST <= int(held_out.sum()) <= len(held_out) - FEWEST
 
 
 # -- plans -------------------------------------------------------------------------------------------------------------
+
+
+class Scope(Enum):
+    """Which of the selected metrics are measured on a part of a grid."""
+
+    ALL, NEEDING_HOLDOUT, OTHERS = range(3)
 
 
 @dataclass(frozen=True)
@@ -290,32 +297,30 @@ class Part:
     held_out: Tensor
     indices: Tensor | None = None
     """Indices of the points in the whole grid; None if the part is the whole grid."""
-    needing_holdout: bool | None = None
-    """Measure only the metrics that need held-out points (True), only the others (False), or all (None)."""
+    scope: Scope = Scope.ALL
 
     def metrics(self, names: Sequence[str]) -> list[str]:
         """The registered metrics, among these, that are measured on this part."""
-        if self.needing_holdout is None:
-            return list(names)
-        return [name for name in names if (Need.HOLDOUT in STAGE_METRICS[name].needs) == self.needing_holdout]
+        here = {Scope.ALL: (True, False), Scope.NEEDING_HOLDOUT: (True,), Scope.OTHERS: (False,)}[self.scope]
+        return [name for name in names if (Need.HOLDOUT in STAGE_METRICS[name].needs) in here]
 
 
 @dataclass(frozen=True)
 class Plan:
-    """The parts of a grid that are measured, and the points at which errors of the outputs are measured."""
+    """The parts of a grid to measure, and the points at which output errors are measured."""
 
     parts: list[Part]
     points: Tensor | None = None
-    """Indices of the points for errors; None for all points, if the only part is the whole grid."""
+    """Indices of the points for output errors; None for all points, if the only part is the whole grid."""
     notes: tuple[str, ...] = ()
     present: Tensor | None = None
-    """Mask of the combinations that the data have; None if they have all."""
+    """Mask of the combinations that are present in the data; None if all are."""
 
 
 def plan_of(
     grid: FactorGrid, held_out: Tensor, points: int | None = None, seed: int = 0, present: Tensor | None = None
 ) -> Plan:
-    """Plan to measure the whole grid, or a sample of a grid that has more than `points` points or has gaps."""
+    """Return a plan to measure the whole grid, or a sample of it if it has gaps or more than `points` points."""
     budget = LIMIT if points is None else points
     if present is not None and not bool(present.all()):
         return _plan_without_gaps(grid, held_out, present, budget, seed)
@@ -335,7 +340,7 @@ def plan_of(
 
 
 def _plan_without_gaps(grid: FactorGrid, held_out: Tensor, present: Tensor, budget: int, seed: int) -> Plan:
-    """The plan of a sub-grid without gaps, with indices in the whole grid; errors are of any points present."""
+    """Return a plan for a sub-grid without gaps, indexed in the whole grid; output errors may use any point present."""
     core = gap_free_sub_grid(grid, present)
     inside = held_out[core.indices]
     if bool(inside.all()):
@@ -359,42 +364,48 @@ def _plan_without_gaps(grid: FactorGrid, held_out: Tensor, present: Tensor, budg
 
 
 def _sub_grid_parts(grid: FactorGrid, held_out: Tensor, points: int, seed: int) -> tuple[list[Part], list[str]]:
-    """Sub-grids for all metrics, or some for most metrics and others for those that need held-out points."""
+    """Draw sub-grids for all metrics, with separate ones for metrics that need held-out points if necessary."""
 
-    def drawn(mask: Tensor | None, seed: int, needing_holdout: bool | None = None) -> list[Part]:
+    def drawn(mask: Tensor | None, seed: int, scope: Scope = Scope.ALL) -> list[Part]:
         grids = draw_sub_grids(grid, points, PARTS, seed, mask)
-        return [Part(own.grid, held_out[own.indices], own.indices, needing_holdout) for own in grids]
+        return [Part(own.grid, held_out[own.indices], own.indices, scope) for own in grids]
 
     parts = drawn(None, seed)
     if not bool(held_out.any()) or all(_has_both_sides(part.held_out) for part in parts):
         return parts, []
-    parts = [replace(part, needing_holdout=False) for part in parts]
-    others = drawn(held_out, stream_seed(seed, "with held-out points"), needing_holdout=True)
+    parts = [replace(part, scope=Scope.OTHERS) for part in parts]
+    others = drawn(held_out, stream_seed(seed, "with held-out points"), Scope.NEEDING_HOLDOUT)
     if not all(_has_both_sides(part.held_out) for part in others):
         return parts, [NO_HELD_OUT]
     note = (
         f"metrics that need held-out points are measured on {PARTS} sub-grids redrawn until they have some; those that "
-        "compare held-out with kept points may be off by more than ± says"
+        "compare held-out with kept points may deviate by more than ± indicates"
     )
     return [*parts, *others], [note]
 
 
-def averaged_profile(plan: Plan, profiles: Sequence[StageProfile]) -> tuple[StageProfile, dict[str, Any]]:
-    """The mean profile over several sub-grids, and its standard errors as variables of a Dataset.
+def averaged_profile(
+    plan: Plan, profiles: Sequence[StageProfile], names: Sequence[str]
+) -> tuple[StageProfile, dict[str, Any]]:
+    """The mean profile of the named metrics over several sub-grids, and its standard errors as variables of a Dataset.
 
-    Maps and labels, of which means make no sense, are those of the first sub-grid.
+    Maps and labels, which have no meaningful mean, are those of the first sub-grid.
     """
     if len(plan.parts) == 1:
         return profiles[0], {}
     combined, errors = StageProfile(profiles[0].stages), dict[str, Any]()
-    groups: dict[bool | None, list[StageProfile]] = {}
+    metrics = STAGE_METRICS.by_column()
+    groups: dict[Scope, list[StageProfile]] = {}
     for part, profile in zip(plan.parts, profiles, strict=True):
-        groups.setdefault(part.needing_holdout, []).append(profile)
-    for group in groups.values():
+        groups.setdefault(part.scope, []).append(profile)
+    for scope, group in groups.items():
         combined.left_out |= group[0].left_out
         for name, stages in group[0].columns.items():
-            combined.columns[name] = stages
             column = STAGE_METRICS.columns()[name]
+            if scope is Scope.NEEDING_HOLDOUT and "point" in column.dims:  # whose points are not those of other maps
+                combined.left_out[metrics[name].name] = "held-out points in every random sub-grid"
+                continue
+            combined.columns[name] = stages
             if "point" in column.dims or column.labels or not stages[0].is_floating_point():
                 continue
             by_stage = zip(*(profile.columns[name] for profile in group), strict=True)
@@ -402,7 +413,7 @@ def averaged_profile(plan: Plan, profiles: Sequence[StageProfile]) -> tuple[Stag
             combined.columns[name] = [estimate.value for estimate in estimates]
             stacked = torch.stack([estimate.standard_error for estimate in estimates]).numpy()
             errors[f"{name}{SUFFIX}"] = (("stage", *column.dims), stacked, estimates[0].error_attributes(name))
-    if False in groups and True not in groups:  # no part measures the metrics that need held-out points
-        missing = [name for name, metric in STAGE_METRICS.items() if Need.HOLDOUT in metric.needs]
+    if Scope.OTHERS in groups and Scope.NEEDING_HOLDOUT not in groups:
+        missing = [name for name in names if Need.HOLDOUT in STAGE_METRICS[name].needs]
         combined.left_out |= dict.fromkeys(missing, str(Need.HOLDOUT))
     return combined, errors

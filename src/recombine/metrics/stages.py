@@ -4,16 +4,16 @@ Conventions
 -----------
 A *reader* runs a network on rows of factor values and passes each stage's activation to a *tap* as soon as it is
 computed: `reader(values, tap)`, `tap(name, activation)`. Activations are `(*member, point, …)`, with `members` leading
-member axes. A tap must use an activation at once: a later in-place operation may overwrite it. Each row's activations
-must depend on that row alone (no batch statistics).
+member axes. A tap must use or copy an activation immediately, because a later in-place operation may overwrite it. Each
+row's activations must depend on that row alone (no batch statistics).
 
 Let f(z) be a stage's activation as a function of the factor values z, through the encoding. J = ∂f/∂z has one column
-per factor and g = JᵀJ. Factor values are in their own units (pixels for x and y).
+per factor and g = JᵀJ. Factor values are in natural units (pixels for x and y).
 
-- `metric_tensor` is exact, by forward-mode differentiation: n tangents for n factors, never one row per feature.
+- `metric_tensor` is exact and uses forward-mode differentiation (n tangents for n factors).
 - `finite_difference_metric` follows the published scripts: central differences of the activations on the grid,
-  one-sided at its ends; the only choice for one-hot codes.
-- `neighbour_metric` is the same at selected points of a grid, by running the network at their neighbours.
+  one-sided at its ends. It is the only option for one-hot codes.
+- `neighbour_metric` computes the same at selected points of a grid by running the network at their neighbours.
 
 Known answers: an ideal bump of σ = 1 far from the border has g = (π/2) I by derivatives and (π/2)(1 − e⁻¹) I = 0.993 I
 by differences over one pixel, 37 % less.
@@ -39,19 +39,19 @@ Encode = Callable[[Tensor], Tensor]
 T = TypeVar("T")
 
 MEMORY = 1 << 30
-"""Default memory budget of a metric, in bytes."""
+"""Default memory budget for a metric, in bytes."""
 FEWEST = 2
-"""Smallest batch: many modules drop the batch dimension of a single row."""
+"""Smallest batch size, since many modules drop the batch dimension of a single row."""
 SAMPLED = 1 << 14
-"""Maximum number of features of a stage that a check reads."""
+"""Maximum number of features per stage that checks use."""
 COPIES = 4
-"""Copies of a stage that a layer may hold besides its input and output."""
+"""Number of copies of a stage that a layer may allocate besides its input and output."""
 INPUT = "input"
-"""Name of the stage that holds the network's input, the code."""
+"""Name of the stage that holds the network's input (the code)."""
 
 
 class _Walk(nn.Module):
-    """A decoder whose forward returns all of its stages, because `functional_call` only calls `forward`."""
+    """Wrapper whose `forward` returns all stages of a decoder, because `functional_call` can only call `forward`."""
 
     def __init__(self, decoder: nn.Module) -> None:
         super().__init__()
@@ -62,10 +62,10 @@ class _Walk(nn.Module):
 
 
 def ensemble_reader(decoder: nn.Module, weights: Mapping[str, Tensor], encode: Encode) -> Reader:
-    """A reader of all members of an ensemble at once.
+    """Return a reader for all members of an ensemble at once.
 
-    It taps `input`, the encoded factor values, and the decoder's stages, with one member axis. Weights are named like
-    the decoder's parameters, each with a leading member axis.
+    The stages are `input` (the encoded factor values) and those of the decoder, with one member axis. Weights are named
+    like the decoder's parameters, each with a leading member axis.
     """
     walk = _Walk(decoder)
     stacked = {f"decoder.{name}": weight for name, weight in weights.items()}
@@ -81,7 +81,7 @@ def ensemble_reader(decoder: nn.Module, weights: Mapping[str, Tensor], encode: E
 
 
 def over_members(module: nn.Module, weights: Mapping[str, Tensor], inputs: Tensor) -> Any:
-    """The module's outputs (a tensor or a dict of tensors) for each member's weights, with a leading member axis."""
+    """Return a module's outputs (a tensor or dict of tensors) for each member's weights, with a leading member axis."""
     if len(next(iter(weights.values()))) > 1:
         return vmap(lambda member: functional_call(module, member, (inputs,)))(dict(weights))
     # a single member runs without `vmap`, which costs time and forbids in-place operations
@@ -90,28 +90,28 @@ def over_members(module: nn.Module, weights: Mapping[str, Tensor], inputs: Tenso
 
 
 def precision(device: torch.device) -> torch.dtype:
-    """The widest floating-point type that a device supports."""
+    """Return the most precise floating-point type that a device supports."""
     return torch.float32 if device.type == "mps" else torch.float64
 
 
 def flat(activation: Tensor, members: int = 0) -> Tensor:
-    """An activation of any shape as `(*member, point, feature)`, in float32 or float64."""
+    """Reshape an activation to `(*member, point, feature)`, in float32 or float64."""
     whole = activation if activation.dtype in (torch.float32, torch.float64) else activation.float()
     return whole.reshape(*whole.shape[: members + 1], -1)
 
 
 def sampled(stage: Tensor) -> Tensor:
-    """About `SAMPLED` evenly spaced features of a `(…, feature)` stage, or all of them if it has fewer."""
+    """Return about `SAMPLED` evenly spaced features of a `(…, feature)` stage, or all if there are fewer."""
     return stage[..., :: max(1, stage.shape[-1] // SAMPLED)]
 
 
 def chunks(points: Tensor, size: int) -> Sequence[Tensor]:
-    """Points in chunks of about equal length, at most `size` but at least two."""
+    """Split points into chunks of about equal length, at most `size` but at least two."""
     return points.tensor_split(max(1, min(-(-len(points) // max(1, size)), len(points) // FEWEST)))
 
 
 def tapped(reader: Reader, values: Tensor, keep: Callable[[Tensor], T]) -> dict[str, T]:
-    """`keep(activation)` of every stage, by stage name."""
+    """Return `keep(activation)` for every stage, by stage name."""
     kept: dict[str, T] = {}
 
     def tap(name: str, activation: Tensor) -> None:
@@ -122,7 +122,7 @@ def tapped(reader: Reader, values: Tensor, keep: Callable[[Tensor], T]) -> dict[
 
 
 def stage_sizes(reader: Reader, points: Float[Tensor, "point factor"], members: int = 0) -> dict[str, int]:
-    """The number of activations of each stage per point, over all members.
+    """Return each stage's number of activations per point, summed over members.
 
     >>> stage_sizes(lambda values, tap: tap("output", values), torch.zeros(5, 2))
     {'output': 2}
@@ -136,8 +136,8 @@ def features(
 ) -> Iterator[tuple[str, Tensor]]:
     """Yield each stage's name and `(*member, point, feature)` activations.
 
-    Half of the memory budget holds as many stages at a time as fit (at least one); the network runs again for the next
-    ones. The other half limits the points that run together. `members` is the number of leading member axes.
+    Half of the memory budget holds as many stages at a time as fit (at least one); the network is run again for the
+    others. The other half limits the batch size. `members` is the number of leading member axes.
     """
     sizes = stage_sizes(reader, points, members)
     size = memory // 2 // (4 * sum(sizes.values()))
@@ -156,7 +156,7 @@ def features(
 
 
 def _groups(sizes: Mapping[str, int], capacity: int) -> Iterator[list[str]]:
-    """Consecutive stages, grouped so that each group fits."""
+    """Group consecutive stages so that each group fits into the memory budget."""
     group: list[str] = []
     for name, size in sizes.items():
         if group and sum(sizes[other] for other in group) + size > capacity:
@@ -178,11 +178,11 @@ def metric_tensor(
     memory: int = MEMORY,
     repeated: bool = False,
 ) -> dict[str, Float[Tensor, "... point factor factor"]]:
-    """The exact metric tensor `(*member, point, factor, factor)` of every stage, by stage name.
+    """Return the exact metric tensor `(*member, point, factor, factor)` of every stage, by stage name.
 
-    The network runs once with one tangent per factor, batched by `vmap`; only products of tangents are kept.
-    `repeated` runs every point once per factor in a plain batch instead: slower, but it works for modules that `vmap`
-    cannot batch. Other arguments are those of `recombine.metrics.features`.
+    The network runs once with one tangent per factor, batched by `vmap`; only products of tangents are kept. `repeated`
+    runs every point once per factor in a plain batch instead: slower, but it works for modules that `vmap` cannot
+    batch. For the other arguments, see `recombine.metrics.features`.
 
     >>> doubled = lambda values, tap: tap("output", 2 * values)
     >>> metric_tensor(doubled, torch.zeros(1, 2))["output"].tolist()
@@ -205,7 +205,7 @@ def metric_tensor(
 
 
 def _joined(parts: Sequence[Mapping[str, Tensor]], axis: int) -> dict[str, Tensor]:
-    """Each stage's tensors of all chunks of points, concatenated."""
+    """Concatenate each stage's tensors over chunks of points."""
     return {name: torch.cat([part[name] for part in parts], dim=axis) for name in parts[0]}
 
 
@@ -214,10 +214,10 @@ def _product(jacobian: Tensor) -> Tensor:
 
 
 def _batched_products(reader: Reader, points: Tensor, members: int) -> dict[str, Tensor]:
-    """JᵀJ of every stage, all tangents in one pass."""
+    """Return JᵀJ of every stage, with all tangents in one pass."""
 
     def stages(values: Tensor) -> dict[str, Tensor]:
-        return tapped(reader, values, Tensor.clone)  # a layer behind a stage may work in place
+        return tapped(reader, values, Tensor.clone)  # the next layer may work in place
 
     tangents = _unit_tangents(points)[:, None, :].expand(points.shape[1], *points.shape)
     columns = vmap(lambda tangent: jvp(stages, (points,), (tangent,))[1])(tangents)
@@ -225,13 +225,13 @@ def _batched_products(reader: Reader, points: Tensor, members: int) -> dict[str,
 
 
 def stage_jacobians(reader: Reader, points: Float[Tensor, "point factor"]) -> dict[str, Tensor]:
-    """The `(point, feature, factor)` Jacobian of every stage at a few points, for `sampled` features."""
+    """Return the `(point, feature, factor)` Jacobian of every stage at a few points, for `sampled` features."""
     with torch.no_grad():
         return _jacobians(reader, points, 0, lambda jacobian: sampled(jacobian.mT).mT.clone())
 
 
 def _jacobians(reader: Reader, points: Tensor, members: int, keep: Callable[[Tensor], Tensor]) -> dict[str, Tensor]:
-    """`keep(Jacobian)` of every stage, running each point once per factor with that factor's tangent."""
+    """Return `keep(Jacobian)` for every stage, running each point once per factor with that factor's tangent."""
     factors = points.shape[1]
 
     def kept(activation: Tensor) -> Tensor:
@@ -250,11 +250,12 @@ def _unit_tangents(points: Tensor) -> Tensor:
 
 
 def finite_difference_metric(
-    activations: Float[Tensor, "... point feature"], shape: tuple[int, ...], spacing: tuple[float, ...] | None = None
+    activations: Float[Tensor, "... point feature"], shape: tuple[int, ...], spacing: Sequence[float | Tensor] = ()
 ) -> Float[Tensor, "... point factor factor"]:
-    """The metric tensor `(*member, point, factor, factor)` from differences between neighbouring grid points.
+    """Return the metric tensor `(*member, point, factor, factor)` from differences between neighbouring grid points.
 
-    Each factor needs at least two values; the default spacing is 1.
+    Each factor needs at least two values. `spacing` has, for each factor, the distance between its values (default: 1)
+    or, if they are unevenly spaced, the values themselves.
 
     >>> line = torch.arange(3.0)[:, None]
     >>> finite_difference_metric(line, (3,), (0.5,)).flatten().tolist()
@@ -262,22 +263,21 @@ def finite_difference_metric(
     """
     if min(shape) < 2:
         raise InvalidValue("shape", shape, "at least 2 values per factor")
-    spacing = spacing or (1.0,) * len(shape)
     lead = activations.ndim - 2
-    grid = activations.unflatten(lead, shape)
-    columns = [
-        torch.gradient(grid, spacing=step, dim=lead + axis)[0].flatten(lead, lead + len(shape) - 1)
-        for axis, step in zip(range(len(shape)), spacing, strict=True)
-    ]
+    grid, columns = activations.unflatten(lead, shape), []
+    for axis, step in enumerate(spacing or (1.0,) * len(shape), start=lead):
+        distances = (step.to(grid),) if isinstance(step, Tensor) else step
+        slope = torch.gradient(grid, spacing=distances, dim=axis)[0]
+        columns.append(slope.flatten(lead, lead + len(shape) - 1))
     return _product(torch.stack(columns, dim=-1))
 
 
 def neighbour_metric(
     reader: Reader, grid: FactorGrid, indices: Int[Tensor, " point"], device: torch.device, *, memory: int = MEMORY
 ) -> dict[str, Float[Tensor, "point factor factor"]]:
-    """The finite-difference metric tensor of every stage at selected points of a grid, by stage name.
+    """Return the finite-difference metric tensor of every stage at selected points of a grid, by stage name.
 
-    Equal to `finite_difference_metric` at these points, for a reader without member axes.
+    The result equals `finite_difference_metric` at these points. The reader must not have member axes.
 
     >>> from recombine.factors import Factor
     >>> grid = FactorGrid((Factor("x", 0, 4, 9),))
@@ -287,16 +287,19 @@ def neighbour_metric(
     """
     factors, steps, points = len(grid.shape), grid.positions(indices), grid.rows(indices)
     dtype = precision(device)
-    sizes = stage_sizes(reader, points[:1].to(device, dtype).clone())
-    size = max(1, memory // (4 * (2 * factors + COPIES) * sum(sizes.values())))
+    sizes = stage_sizes(reader, points[:FEWEST].to(device, dtype).clone())
+    size = max(1, memory // (4 * (2 * factors + 1 + COPIES) * sum(sizes.values())))
     parts = []
     for here, at in zip(points.split(size), steps.split(size), strict=True):
         neighbours, distances = _neighbours(here, at, grid)
-        distances = distances[..., None].to(device, dtype)
 
         def product(activation: Tensor, distances: Tensor = distances) -> Tensor:
-            ahead, behind = flat(activation).unflatten(0, (2, factors, -1)).unbind(0)
-            return _product(((ahead - behind) / distances.to(ahead.dtype)).movedim(0, -1))
+            ahead, behind, centre = flat(activation).unflatten(0, (2 * factors + 1, -1)).split((factors, factors, 1))
+            after, before = distances[..., None].to(centre)
+            # weights of a second-order difference; 1 at the ends of the grid, where a neighbour is the point itself
+            weight = torch.where((after == 0) | (before == 0), 1.0, before / after)
+            slopes = (weight * (ahead - centre) + (centre - behind) / weight) / (after + before)
+            return _product(slopes.movedim(0, -1))
 
         with torch.no_grad():
             parts.append(tapped(reader, neighbours.to(device, dtype).clone(), product))
@@ -304,18 +307,17 @@ def neighbour_metric(
 
 
 def _neighbours(points: Tensor, steps: Tensor, grid: FactorGrid) -> tuple[Tensor, Tensor]:
-    """The points one step ahead along each factor, then those one step behind, and the distances between them."""
-    sides, values = [], []
+    """The points one step ahead along each factor, those one step behind, the points themselves; and both distances."""
+    sides, distances = [], []
     for direction in (1, -1):
         for k, factor in enumerate(grid.factors):
             moved = points.clone()
             moved[:, k] = factor.values[(steps[:, k] + direction).clamp(0, factor.count - 1)]
             sides.append(moved)
-            values.append(moved[:, k])
-    ahead, behind = torch.stack(values).unflatten(0, (2, -1)).unbind(0)
-    return torch.cat(sides), ahead - behind
+            distances.append((moved[:, k] - points[:, k]).abs())
+    return torch.cat([*sides, points]), torch.stack(distances).unflatten(0, (2, -1))
 
 
 def metric_method(attributes: Mapping[str, str]) -> str:
-    """Return how a result's metric tensor was computed, and why not exactly, from its attributes."""
+    """Return how a result's metric tensor was computed and, if it is not exact, why, based on its attributes."""
     return ", ".join(filter(None, (attributes.get("metric"), attributes.get("metric_reason"))))

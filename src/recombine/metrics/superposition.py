@@ -4,15 +4,15 @@ Conventions
 -----------
 Signals are outputs minus the background, S = D − background. For a held-out combination (x, y):
 
-- `averaged`: S(x, ȳ) + S(x̄, y), where ȳ is the mean *code* of y over the training data, and x̄ likewise (the paper's);
-- `memorised`: Σ S(x, y′) + Σ S(x′, y) over the kept combinations that share x or share y: a sum of memories.
+- `averaged`: S(x, ȳ) + S(x̄, y), where ȳ is the mean *code* of y over the training data, x̄ that of x (as in the
+  paper);
+- `memorised`: Σ S(x, y′) + Σ S(x′, y) over the kept (not held-out) combinations that share x or y.
 
-For n factors there is one term per factor, with that factor kept and all others averaged (or: all kept combinations
-that share it).
+For n factors there is one term per factor: with all others averaged, or summed over kept combinations that share it.
 
-The fraction of variance explained is 1 − Σ(S − a P)² / Σ S², over all held-out points and pixels, with the means over
-points subtracted from S and P, at the best scale a ≥ 0. For comparison there are the fractions explained by the `truth`
-(the true images as P) and by a null for each prediction (every point has the prediction of another one, averaged over
+The fraction of variance that a prediction P explains is 1 − Σ(S − a P)² / Σ S² over all held-out points and pixels, at
+the best scale a ≥ 0, after subtracting the means over points from S and P. For comparison, we compute the fractions
+explained by the true images (`truth`) and by a null for each prediction (shuffled between points, averaged over
 shuffles).
 
 A network that superposes "all or some" of its memories need not weight them equally (§4.2, Fig. 4b), so
@@ -21,32 +21,32 @@ A network that superposes "all or some" of its memories need not weight them equ
 network that draws nothing.
 
 - `matched`: the columns are the kept combinations that share a factor's value with the point.
-- `mismatched`: as many kept combinations that share none, averaged over draws. More columns, or columns spread more
-  widely over the image, explain more, so the set has the layout of a matched one: it is the matched set of another
-  held-out point that shares no value with this one, without what shares a value with this one, filled up from further
-  such points if it is too small, or subsampled if it is too large. It may include combinations one step away, whose
-  bumps overlap with matching ones, so the difference is conservative. Points with no matching combination, or with
-  fewer mismatching than matching ones, are left out of both.
-- `truth`: the true image alone; `beyond_truth`: what matched columns and the true image explain together, minus that.
+- `mismatched`: the same number of kept combinations that share none, averaged over draws. More columns, or columns
+  spread more widely over the image, explain more, so the set has the layout of a matched one: it is the matched set of
+  another held-out point that shares no value with this one, without combinations that do, filled up from further such
+  points if too small, or subsampled if too large. It may include combinations one step away, whose bumps overlap with
+  matching ones, so the difference is conservative. Points with no matching combination, or with fewer mismatching than
+  matching ones, are left out of both.
+- `truth`: the true image alone; `beyond_truth`: what matched columns explain in addition to the true image.
 
-For stripes, A's columns are the point's own stripes, one per factor. With the true bump as another column, `stripes`
-and `bump` are what each explains alone and `both` what they explain together. A bump overlaps with the stripes that
-cross in it, so the parts add up to more than `both`; a share is the mean of what a part explains alone and what it adds
-to the other, relative to `both` (the Shapley value), so that the two shares sum to 1.
+For stripes, A's columns are the point's stripes, one per factor. With the true bump as another column, `stripes` and
+`bump` are what each explains alone and `both` what they explain together. A bump overlaps with the stripes that cross
+in it, so `stripes` + `bump` exceeds `both`. The share of either is its Shapley value relative to `both`: the mean of
+what it explains alone and what it adds to the other. The two shares sum to 1.
 
 Non-negative least squares, min ‖s − A w‖² over w ≥ 0, is solved for many problems at once from AᵀA and Aᵀs, in double
 precision. Columns are scaled to unit length; a column of zeros gets weight 0, so problems of different sizes are padded
 with such columns. A ridge of `RIDGE` makes the weights unique if columns coincide. The method is block principal
 pivoting (Kim and Park 2011, SIAM J. Sci. Comput. 33): solve least squares on a guessed set of active columns, exchange
-every column that violates the optimality conditions, and repeat: about ten rounds for fifty columns, each one batched
-Cholesky decomposition. If exchanging all of them stops helping, only the last one is exchanged, which cannot cycle.
-Problems that are open after `PIVOTS` rounds are finished by coordinate descent.
+every column that violates the optimality conditions, and repeat. Fifty columns take about ten rounds of one batched
+Cholesky decomposition each. If exchanging all of them stops helping, only the last one is exchanged, which cannot
+cycle. Problems that are unsolved after `PIVOTS` rounds are finished by coordinate descent.
 
-Known answers: a network that draws the sum of its memories scores 1 for `memorised`; one that draws every bump right
-scores 0 for it and 1 for the truth. (Its `averaged` score is not 0: stripes cross at the bump.) A network that draws
-any non-negative sum of matching memories scores 1 for `matched` and much less for `mismatched`; one that draws every
-bump right scores about 0 for both. The sum of two stripes has `stripes` 1; a bump has `bump` 1 and the larger share.
-Positive weights are recovered; a signal that every column opposes gets weights 0.
+Known answers: a network that draws the sum of its memories scores 1 for `memorised`; one that draws every bump
+correctly scores 0 for it and 1 for the truth. (Its `averaged` score is not 0: stripes cross at the bump.) A network
+that draws any non-negative sum of matching memories scores 1 for `matched` and much less for `mismatched`; one that
+draws every bump correctly scores about 0 for both. The sum of two stripes has `stripes` 1; a bump has `bump` 1 and the
+larger share. Positive weights are recovered; a signal that every column opposes gets weights 0.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ PATIENCE = 3
 def averaged_codes(
     codes: Float[Tensor, "point code"], sizes: Sequence[int], training: Float[Tensor, "row code"]
 ) -> list[Float[Tensor, "point code"]]:
-    """For each factor, the codes with every other factor's code replaced by its mean over the training data.
+    """For each factor, return the codes with every other factor's code replaced by its mean over the training data.
 
     `sizes` are the lengths of the factors' codes.
 
@@ -126,8 +126,8 @@ def superposition_scores(
 ) -> dict[str, Float[Tensor, "*member"]]:
     """Fraction of the held-out outputs' variance explained by each prediction, and by its null.
 
-    Signals and truth are over all grid points, minus the background; the averaged prediction is over held-out points.
-    Returns `memorised` and `memorised_null`, and if given `averaged`, `averaged_null` and `truth`, per member.
+    Signals and truth (minus the background) are for all grid points, the averaged prediction is for held-out points.
+    Returns `memorised` and `memorised_null` per member, and `averaged`, `averaged_null` and `truth` if given.
     """
     outputs = signals[..., held_out, :]
     shares = positions[held_out][:, None, :] == positions[~held_out][None, :, :]
@@ -144,7 +144,7 @@ def superposition_scores(
 
 
 def _mismatched(outputs: Tensor, prediction: Tensor) -> Tensor:
-    """Mean explained variance if every point has the prediction of another one."""
+    """Mean explained variance if every point is given the prediction of another point."""
     generator = torch.Generator().manual_seed(0)
     scores = []
     for _ in range(SHUFFLES):
@@ -164,11 +164,11 @@ def nonnegative_superposition(
     chosen: Bool[Tensor, " point"] | None = None,
     truth: Float[Tensor, "point pixel"] | None = None,
 ) -> dict[str, Float[Tensor, "*member"]]:
-    """Fraction of the outputs explained by kept combinations that share a value with the point, and that share none.
+    """Fraction of the outputs explained by kept combinations that do or do not share a value with the point.
 
-    The basis holds memories minus the background: the true images, or each member's own outputs; only kept points are
-    used. `chosen` are the held-out points to explain (default: all). Returns `matched` and `mismatched`, and with the
-    true images minus the background `truth` and `beyond_truth`, per member.
+    The basis holds memories (true images, or each member's outputs) minus the background; only kept points are used.
+    `chosen` selects the held-out points to explain (default: all). Returns `matched` and `mismatched` per member, plus
+    `truth` and `beyond_truth` if the true images (minus the background) are given.
     """
     chosen = held_out if chosen is None else chosen
     if not bool(chosen.any()) or bool((chosen & ~held_out).any()):
@@ -198,7 +198,7 @@ def nonnegative_superposition(
 def column_sets(
     positions: Tensor, held_out: Tensor, chosen: Tensor, draws: int, seed: int
 ) -> tuple[Tensor, list[Tensor]]:
-    """Indices of the points that can be compared, and of their columns (padded with −1), matched and mismatched."""
+    """Return indices of points that can be compared, and of their matched and mismatched columns (padded with −1)."""
     generator = torch.Generator().manual_seed(seed)
     kept, held = torch.nonzero(~held_out).flatten(), torch.nonzero(held_out).flatten()
     shares = (positions[held][:, None, :] == positions[kept][None, :, :]).any(dim=-1)
@@ -268,7 +268,7 @@ def stripe_superposition(
     truth: Float[Tensor, "point pixel"],
     chosen: Bool[Tensor, " point"] | None = None,
 ) -> dict[str, Float[Tensor, "*member"]]:
-    """Fraction of the outputs explained by their own stripes, by the true bump, and by both.
+    """Fraction of the outputs explained by their stripes, by the true bump, and by both.
 
     Stripes are, for each factor and grid point, the training image of that factor's value alone, minus the background.
     Returns `stripes`, `bump`, `both`, and the shares `stripe_share` and `bump_share` of `both`, per member.
@@ -345,7 +345,7 @@ def _pivoted(gram: Tensor, targets: Tensor) -> Tensor:
 
 
 def _last(wrong: Bool[Tensor, "problem column"]) -> Bool[Tensor, "problem column"]:
-    """The last true column of each row."""
+    """Mask of the last true column in each row."""
     later = wrong.flip(-1).cumsum(dim=-1).flip(-1)
     return wrong & (later == 1)
 

@@ -1,9 +1,9 @@
-"""Stage metrics of the paper's theory (Appendix A, §3.4), from the functions in `recombine.theory`.
+"""Stage metrics from the paper's theory (Appendix A, §3.4), based on the functions in `recombine.theory`.
 
 The factorization tests (Eq. 23–28) are fitted to kept points and scored at held-out ones; without a hold-out, a random
 fifth of the points is left out. They are NaN for a constant stage, or if the hold-out leaves nothing to predict. The
-other metrics are a kernel's place between memorisation and factorization, what is lost of the factors, and what becomes
-of their distribution and its hole. All share one Gram matrix per stage (`Stage.grams`).
+other metrics measure where a kernel lies between memorisation and factorization, how much factor information is lost,
+and how the distribution of factors and its hole change. All share one Gram matrix per stage (`Stage.grams`).
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from recombine.theory.reversibility import jacobian_rank, local_loss
 from recombine.theory.transport import additivity, hole_dependence, hole_geometry
 
 UNITS = 1 << 12
-"""Number of units that are processed at a time."""
+"""Number of units processed at a time."""
 PERMUTATIONS = 19
-"""Permutations of the linear test: just enough for p = 0.05."""
+"""Number of permutations in the linear test, just enough for p = 0.05."""
 
 T = TypeVar("T")
 
@@ -41,10 +41,10 @@ T = TypeVar("T")
 @stage_metric(
     "linear_factorization",
     Column(
-        "linear_factorization", "R² at held-out points of coordinates predicted from one factor each, after the best "
-        "linear map", "Eq. 24",
+        "linear_factorization", "R² at held-out points of coordinates that are each predicted from one factor, "
+        "after the best linear map", "Eq. 24",
     ),
-    Column("linear_factorization_p", "its p-value among permuted combinations (at least 0.05)", "Eq. 24"),
+    Column("linear_factorization_p", "p-value of the linear test, by permuting combinations (at least 0.05)", "Eq. 24"),
     needs=(Need.SEVERAL_FACTORS,),
     thorough=True,
 )  # fmt: skip
@@ -55,10 +55,10 @@ def evaluate_linear_factorization(stage: Stage) -> dict[str, Tensor]:
 @stage_metric(
     "nonlinear_factorization",
     Column(
-        "nonlinear_factorization", "the same after an invertible flow, or the R² after inverting it if that is less",
+        "nonlinear_factorization", "the same R² after an invertible flow, or after inverting the flow if that is lower",
         "Eq. 25–27",
     ),
-    Column("nonlinear_factorization_p", "its p-value; NaN if the score is below 0.9", "Eq. 25–27"),
+    Column("nonlinear_factorization_p", "p-value of the nonlinear test; NaN if the score is below 0.9", "Eq. 25–27"),
     needs=(Need.SEVERAL_FACTORS,),
     thorough=True,
 )  # fmt: skip
@@ -69,14 +69,14 @@ def evaluate_nonlinear_factorization(stage: Stage) -> dict[str, Tensor]:
 @stage_metric(
     "partial_grouping",
     Column(
-        "grouping", "index of each factor's group, in the grouping whose blocks predict best", "Eq. 28",
+        "grouping", "index of each factor's group, in the grouping that predicts best", "Eq. 28",
         dims=("factor",), labels=True,
     ),
     needs=(Need.THREE_FACTORS,),
     thorough=True,
 )  # fmt: skip
 def evaluate_partial_grouping(stage: Stage) -> dict[str, Tensor]:
-    # 0, 0, 1 stands for {x, y}, {z}
+    # for example, 0, 0, 1 stands for {x, y}, {z}
     factors = len(stage.grid.shape)
     groups = stage.gram.new_full((*stage.gram.shape[:-2], factors), torch.nan)
     for members, result in _over_varying(stage, best_grouping):
@@ -91,8 +91,8 @@ def evaluate_partial_grouping(stage: Stage) -> dict[str, Tensor]:
 @stage_metric(
     "unit_selectivity",
     Column(
-        "unit_selectivity", "fraction of a unit's variance that its best factor explains alone, mean over units: "
-        "structural modularity", "A.2",
+        "unit_selectivity", "fraction of a unit's variance that its best factor explains alone, mean over units "
+        "(structural modularity)", "A.2",
     ),
     needs=(Need.SEVERAL_FACTORS,),
     thorough=True,
@@ -115,7 +115,7 @@ def _tested(stage: Stage, name: str, test: Callable[..., Factorization]) -> dict
 
 
 def _over_varying(stage: Stage, test: Callable[..., T]) -> list[tuple[Tensor, T]]:
-    """Indices of the members whose stage varies, and the result of a test on them; empty if it is not possible."""
+    """Indices of the members whose stage varies, and the result of a test on them; empty if the test is impossible."""
     centred, plain = (gram.diagonal(dim1=-2, dim2=-1).sum(dim=-1).flatten() for gram in stage.grams)
     members = torch.nonzero(centred > USEFUL * plain).flatten()
     coordinates = stage.coordinates.reshape(-1, *stage.coordinates.shape[-2:])
@@ -124,7 +124,7 @@ def _over_varying(stage: Stage, test: Callable[..., T]) -> list[tuple[Tensor, T]
         return []
     try:
         return [(members, test(coordinates[members], stage.grid.shape, held_out))]
-    except InvalidValue:  # a value that is never kept, or too few points
+    except InvalidValue:  # all points with some value are held out, or there are too few points
         return []
 
 
@@ -136,7 +136,7 @@ def _over_varying(stage: Stage, test: Callable[..., T]) -> list[tuple[Tensor, T]
     in_studies=False,
 )
 def evaluate_kernel_axis(stage: Stage) -> dict[str, Tensor]:
-    # A.5's reading of factorization; `schmidt_rank` is that of A.4
+    # factorization in the sense of A.5; `schmidt_rank` is that of A.4
     _, gram = stage.grams
     length = gram.diagonal(dim1=-2, dim2=-1).clamp(min=0).sqrt()
     inverse = (1 / length).nan_to_num(posinf=0.0)
@@ -148,7 +148,7 @@ def evaluate_kernel_axis(stage: Stage) -> dict[str, Tensor]:
 @stage_metric(
     "factor_recovery",
     Column(
-        "factor_recovery", "R² of the best of several decoders, linear or not, at points that it was not fitted to",
+        "factor_recovery", "cross-validated R² of the best of several linear and nonlinear decoders",
         "A.3", dims=("factor",),
     ),
     needs=(Need.FOUR_POINTS,),
@@ -172,7 +172,7 @@ def evaluate_factor_recovery_held_out(stage: Stage) -> dict[str, Tensor]:
     "reversibility",
     Column("jacobian_rank", "number of directions in which the factors move the stage, mean over points", "A.3"),
     Column(
-        "local_loss", "fraction of points where a factor moves the stage in no direction of its own", "A.3", ("factor",)
+        "local_loss", "fraction of points where a factor adds no independent direction to the stage", "A.3", ("factor",)
     ),
     needs=(Need.METRIC,),
     in_studies=False,
@@ -186,7 +186,7 @@ def evaluate_reversibility(stage: Stage) -> dict[str, Tensor]:
 
 @stage_metric(
     "additivity",
-    Column("additivity", "fraction of the stage's variance that is a sum of functions of one factor each", "§3.4"),
+    Column("additivity", "fraction of the stage's variance explained by a sum of single-factor functions", "§3.4"),
     needs=(Need.SEVERAL_FACTORS,),
     in_studies=False,
 )
@@ -207,7 +207,7 @@ def evaluate_hole_dependence(stage: Stage) -> dict[str, Tensor]:
 @stage_metric(
     "hole",
     Column("hole_openness", "distance from held-out to kept activations, relative to that in factor space", "§3.4"),
-    Column("hole_misplaced", "fraction of held-out activations next to those of distant kept points", "§3.4"),
+    Column("hole_misplaced", "fraction of held-out activations close to those of distant kept points", "§3.4"),
     needs=(Need.HOLDOUT, Need.WHOLE_GRID),
     in_studies=False,
 )

@@ -4,7 +4,7 @@ Conventions
 -----------
 A neuron's map is its activation over the factor grid; its tuning curve for a factor is the map's mean over all other
 factors. Both indices come from the functional ANOVA of the map, which splits its variance into main effects of each
-factor and interactions. Neurons whose map is constant have NaN and are left out of stage means.
+factor and interactions. The indices of neurons with a constant map are NaN and left out of stage means.
 
 - `stripe_index`: the largest main effect's fraction of the variance. A stripe, a function of one factor, scores 1.
 - `localisation_index`: the interactions' fraction. A sum of functions of single factors scores 0; a bump that is small
@@ -15,16 +15,16 @@ For an image, `image[y, x]`:
 - `band_index`: the fraction of its variance that is a function of the row alone or of the column alone, whichever is
   larger. A horizontal or vertical band scores 1, noise near 1/side, a bump about ½ or less. For a neuron's map over a
   two-factor grid it is the stripe index. `mean_band_index` weights neurons by their variance, so that neurons that
-  hardly vary do not count: it is the fraction of the stage's variance in bands.
-- The *profile* of an axis is the image's mean over the other one: axis 0 is that of rows (a horizontal band at a row),
-  axis 1 that of columns (a vertical band at a column). A band's axis is the one whose profile explains more of the
-  variance; its position is midway between the first and the last pixel where the profile deviates from its median by at
-  least half as much as anywhere, so that a band of a dark and a bright flank lies between them.
-- `band_alignment` is for embeddings of the bump task, where x is a column, y is a row, and value number v of a factor
-  with as many values as pixels lies at pixel v.
+  hardly vary do not count, and is the fraction of the stage's variance in bands.
+- The *profile* of an axis is the image's mean over the other one: axis 0 has a value per row (for horizontal bands),
+  axis 1 a value per column (for vertical bands). A band's axis is the one whose profile explains more of the variance;
+  its position is midway between the first and the last pixel where the profile deviates from its median by at least
+  half of the maximum, so that a band with a dark and a bright flank lies between them.
+- `band_alignment` is for embeddings in the bump task, where x is a column, y is a row, factors have as many values as
+  there are pixels, and value v lies at pixel v.
 
-Known answers: a band drawn at each value's coordinate scores 1 whatever its polarity, one along the wrong axis 0, a
-dark and a bright flank on either side of the coordinate 1.
+Known answers: a band drawn at each value's coordinate scores 1 regardless of its polarity, and so do a dark and a
+bright flank on either side of it; a band along the wrong axis scores 0.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from torch import Tensor
 from recombine.metrics.registry import Column, Stage, stage_metric
 
 SILENT = 1e-12
-"""Variance relative to the stage's largest below which a neuron counts as constant."""
+"""Neurons whose variance is below this fraction of the stage's largest count as constant."""
 ROWS, COLUMNS = 0, 1
 """Axes of a profile."""
 
@@ -92,12 +92,12 @@ def band_index(images: Float[Tensor, "*shape y x"]) -> Float[Tensor, "*shape"]:
 
 @dataclass(frozen=True)
 class Band:
-    """The strongest band of every image."""
+    """The strongest band in every image."""
 
     axis: Int[Tensor, "*shape"]
     """0 for a band at a row, 1 at a column."""
     position: Float[Tensor, "*shape"]
-    """The row or column; between two if the band is an even number of pixels wide."""
+    """Its row or column; a half-integer if the band is an even number of pixels wide."""
     strength: Float[Tensor, "*shape"]
     """The image's `band_index`; NaN for a constant image."""
 
@@ -130,11 +130,11 @@ def band_alignment(
     weakest: float = 0.0,
     border: int = 0,
 ) -> Float[Tensor, "*member"]:
-    """Fraction of embeddings of the bump task whose band has the right axis and the right position.
+    """Fraction of embeddings in the bump task whose band has the right axis and the right position.
 
-    There is one image for every value of x, of which number v is column v, and of y, of which number v is row v. A band
-    may be off by `tolerance` pixels; one with an index below `weakest` is not aligned. Pixels within `border`, where
-    padded convolutions cause artefacts, and values that lie there are ignored.
+    There is one image for every value of x (value v is column v) and of y (value v is row v). A band may be off by
+    `tolerance` pixels; one with an index below `weakest` is not aligned. Pixels within `border`, where padded
+    convolutions cause artefacts, and values that lie there are ignored.
 
     >>> vertical = torch.eye(4)[:, None, :].expand(4, 4, 4)
     >>> band_alignment(torch.stack([vertical, vertical.mT])).item()

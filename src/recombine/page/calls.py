@@ -1,7 +1,7 @@
-"""Calls of an exported graph, the registry of their translators, and translators of pointwise functions.
+"""Calls in an exported graph, the registry of their translators, and translators for pointwise functions.
 
-A translator gets a call, whose arguments are named as in ATen's schema: arguments that depend on the input are `Live`
-values, all others are torch tensors and numbers.
+A translator gets a call whose arguments are named as in ATen's schema. Arguments that depend on the input are `Live`
+values; all others are torch tensors and numbers.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from recombine.page.program import Program
 
 
 class Untranslatable(Exception):
-    """Why a module cannot be translated."""
+    """A module cannot be translated; the message says why."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ TRANSLATORS: dict[str, Translator] = {}
 
 
 def translates(*names: str) -> Callable[[Translator], Translator]:
-    """Register a translator of some operations."""
+    """Register a translator for some operations."""
 
     def register(translator: Translator) -> Translator:
         TRANSLATORS.update(dict.fromkeys(names, translator))

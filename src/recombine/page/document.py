@@ -1,7 +1,7 @@
 """The HTML file: a template with its style, script and data, and a policy that allows nothing else.
 
-The script is the modules concatenated, without their imports and exports. Strings from users are data that the script
-writes as text; none becomes HTML.
+The script consists of the modules, concatenated without their imports and exports. Users' strings are data that the
+script inserts as text, never as HTML.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MODULES = (
     "bytes", "kernel", "convolution", "operations", "program", "grid", "decoder", "address", "pictures", "survey",
     "views", "plane", "side", "switches", "main",
 )  # fmt: skip
-"""Modules of the script, in order of their imports."""
+"""Modules of the script, each after those that it imports."""
 TEMPLATES = Environment(
     loader=PackageLoader("recombine.page", "."), autoescape=True, undefined=StrictUndefined, keep_trailing_newline=True
 )
@@ -34,14 +34,14 @@ _EXPORT = re.compile(r"^export (?=(async |abstract )?(function|class|const|let)\
 
 @cache
 def script(modules: tuple[str, ...] = MODULES) -> str:
-    """Return modules joined to one script."""
+    """Return the modules joined into one script."""
     folder = files("recombine.page") / "script"
     joined = "\n".join((folder / f"{name}.js").read_text(encoding="utf-8") for name in modules)
     return _EXPORT.sub("", _IMPORT.sub("", joined))
 
 
 def explorer(data: Mapping[str, Any], numbers: bytes) -> Parts:
-    """Return the explorer as parts of another page, which must have elements with the ids `title` and `lead`."""
+    """Return the explorer for use in another page, which must have elements with the ids `title` and `lead`."""
     return parts("page", _context(data, numbers), MODULES)
 
 
@@ -73,7 +73,7 @@ def _context(data: Mapping[str, Any], numbers: bytes) -> dict[str, Markup]:
 
 
 def style(name: str) -> str:
-    """Return a style sheet of this package."""
+    """Return one of this package's style sheets."""
     return (files("recombine.page") / f"{name}.css").read_text(encoding="utf-8")
 
 

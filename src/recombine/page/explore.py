@@ -1,4 +1,4 @@
-"""Explorer pages: any decoder in one HTML file, where you drag a point through its factors into the hold-out."""
+"""Explorer pages: one HTML file in which any decoder runs while you drag a point through its factors."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from recombine.version import __version__
 FRAME_HEIGHT = 900
 """Height of the frame in a notebook, in pixels."""
 FEW = 2
-"""Up to this many decoders are all shown, and need no labels."""
+"""Up to this many decoders are shown side by side and need no labels."""
 
 
 @dataclass(frozen=True)
@@ -116,11 +116,11 @@ def explore(
     Parameters
     ----------
     module
-        A module that maps encoded factor values to outputs, a run of a store, or the checkpoint of one
+        A module that maps encoded factor values to outputs, a stored run, or the checkpoint of a run
         (`ModelConfig.from_pretrained(folder)`). Several, in a sequence or by name, can be compared side by side.
         Modules are copied, not changed.
     grid
-        Factors and values, or a string such as `x=0:27,y=0:27`; runs have their own.
+        Factors and values, or a string such as `x=0:27,y=0:27`; runs come with their own.
     encode
         An encoding or its name, or a function from `(point, factor)` values to inputs. Default: raw factor values.
     holdout
@@ -133,14 +133,14 @@ def explore(
         Images with their factors, instead of grid, targets and background: an `ArrayTask`, or its file or folder
         (docs/data.md). Missing combinations have no true output and are not among the nearest training images.
     image_shape
-        `(y, x)` or `(channel, y, x)` of an output, if its own shape does not tell.
+        `(y, x)` or `(channel, y, x)` of an output, if it cannot be inferred from the output's shape.
     title
         Heading of the page.
     labels
         For each of several decoders, values by which the reader can select it, such as
         `{"code": "bump", "depth": "4"}`. By default, more than two runs are labelled by how their specs differ.
     training
-        Add a panel that trains a small decoder live, with isolated factors and without.
+        Add a panel that trains a small decoder live, with and without isolated-factor examples.
 
     Returns
     -------
@@ -167,7 +167,7 @@ def explore(
 
 
 def _installed_panel() -> TrainingPanel:
-    from recombine.reproduction.installed import PAPER  # which imports all of its studies
+    from recombine.reproduction.installed import PAPER  # imported late, since it imports all studies
 
     if PAPER.training_panel is None:
         raise InvalidValue("training", True, f"False: the paper {PAPER.name} has no training panel")
@@ -221,7 +221,7 @@ def labels_of(decoders: Sequence[Any], given: Sequence[Mapping[str, str]] | None
 
 
 def spec_labels(spec: RunSpec) -> dict[str, str]:
-    """Return the labels of a run."""
+    """Return labels for a run."""
     task, decoder = spec.task, spec.decoder.model_dump()
     data = str(getattr(task, "training", NONE)) + (" and isolated factors" if task.isolated else "")
     return {

@@ -1,4 +1,4 @@
-"""Translators of layers: products, convolutions, pooling, resizing, reductions, softmax and normalisation."""
+"""Translators for layers: matrix products, convolutions, pooling, resizing, reductions, softmax and normalisation."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ def _batch_norm(call: Call) -> int:
 
 
 def affine(call: Call, value: int, scale: Any, shift: Any) -> int:
-    """Multiply by `scale` and add `shift`, over the last axes for a layer norm, else by channel."""
+    """Multiply by `scale` and add `shift`, over the last axes for a layer norm, else per channel."""
     axes = () if call["normalized_shape"] is not None else (1,) * (len(call.shape) - 2)
     for f, factor in (("mul", scale), ("add", shift)):
         if isinstance(factor, Live):

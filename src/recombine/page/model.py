@@ -1,4 +1,4 @@
-"""One decoder as data of the page: a program or precomputed outputs, true outputs and hold-out."""
+"""One decoder as data for the page: a program or precomputed outputs, true outputs and hold-out."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from recombine.page.translate import translate
 from recombine.reproduction.explorer import STEPS
 
 LARGEST_PROGRAM = 16_000_000
-"""Maximum number of weights of a program."""
+"""Maximum number of weights in a program."""
 LARGEST_TABLE = 16 << 20
-"""Maximum bytes of precomputed or true outputs for one decoder."""
+"""Maximum size in bytes of the precomputed or true outputs for one decoder."""
 SAMPLE = 4096
 """Maximum number of grid points at which outputs are computed."""
 PROBES = 4
@@ -34,7 +34,7 @@ SMALL = 64
 
 
 class Blobs:
-    """Arrays of a page in one buffer; equal arrays are stored once."""
+    """A page's arrays in one buffer; equal arrays are stored once."""
 
     def __init__(self) -> None:
         self.content = bytearray()
@@ -65,7 +65,7 @@ class Blobs:
         }  # fmt: skip
 
     def images(self, rows: Tensor) -> dict[str, Any]:
-        """Add rows of numbers, one per grid point, as float16 if they fit into a table, else in 256 steps."""
+        """Add rows of numbers, one per grid point, as float16 if they fit into a table, else quantised to 256 steps."""
         low, high = float(rows.min()), float(rows.max())
         if 2 * rows.numel() <= LARGEST_TABLE and max(-low, high) < float(np.finfo(np.float16).max):
             return {"type": "float16", "low": low, "high": high} | self.add(_bytes(rows.half().numpy()))
@@ -74,7 +74,7 @@ class Blobs:
 
 
 def _quantised(array: np.ndarray) -> tuple[bytes, float] | None:
-    """Return int16 steps and their scale if they are exact, as for decoders of a results folder; else None."""
+    """Return int16 steps and their scale if these are exact, as for decoders in a results folder; else None."""
     scale = np.float32(np.abs(array).max(initial=0) / STEPS)
     if array.size < SMALL or scale == 0:
         return None
@@ -102,7 +102,7 @@ def page_model(subject: PageDecoder, blobs: Blobs, image_shape: tuple[int, ...] 
         program = _program(subject, blobs, codes is not None, outputs[0].numel())
     except Untranslatable as error:
         table = _table(subject, outputs, blobs, str(error))
-        notes.append(f"Not run in the page: {error}. Outputs at grid points are precomputed.")
+        notes.append(f"This decoder cannot run in the page: {error}. Outputs at grid points are precomputed.")
         if subject.is_random:
             notes.append("Outputs are random; the same seed was used at every point.")
     truth, low, high = _truth(subject, outputs, blobs, notes)
@@ -123,7 +123,7 @@ def page_model(subject: PageDecoder, blobs: Blobs, image_shape: tuple[int, ...] 
 
 
 def _program(subject: PageDecoder, blobs: Blobs, encoded_by_page: bool, pixels: int) -> dict[str, Any]:
-    """Translate the module."""
+    """Translate the module to a program and add it to the page."""
     numbers = sum(parameter.numel() for parameter in subject.module.parameters())
     if numbers > LARGEST_PROGRAM:
         raise Untranslatable(f"a page may hold at most {LARGEST_PROGRAM:,} parameters, got {numbers:,}")
@@ -178,13 +178,13 @@ def _table(subject: PageDecoder, outputs: Tensor, blobs: Blobs, reason: str) -> 
 def _truth(
     subject: PageDecoder, outputs: Tensor, blobs: Blobs, notes: list[str]
 ) -> tuple[dict[str, Any] | None, float, float]:
-    """Return true outputs at all grid points, and the range of numbers to draw."""
+    """Return true outputs at all grid points, and the range of values to display."""
     low, high = float(outputs.min()), float(outputs.max())
     pixels = outputs[0].numel()
     if subject.targets is None:
         return None, low, high
     if subject.grid.size * pixels > LARGEST_TABLE:
-        notes.append(f"True outputs are not shown: {subject.grid.size} of {pixels} numbers are too many for a page.")
+        notes.append(f"True outputs are not shown: {subject.grid.size} × {pixels} numbers are too many for a page.")
         return None, low, high
     points = None if subject.present is None else torch.nonzero(subject.present).flatten()
     rows = subject.target_rows(points)
@@ -204,7 +204,7 @@ def _bits(mask: Tensor, blobs: Blobs) -> dict[str, int]:
 
 
 def _image(subject: PageDecoder, outputs: Tensor, image_shape: tuple[int, ...] | None) -> tuple[int, int, int]:
-    """Return channels, rows and columns of an image: as requested, as in the data or the outputs, or square."""
+    """Return channels, rows and columns of an image: the requested shape, that of the data or outputs, or a square."""
     pixels, shape = outputs[0].numel(), tuple(outputs.shape[1:])
     data_shape = None if subject.data is None else subject.data.image_shape
     if image_shape is not None:

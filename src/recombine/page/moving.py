@@ -1,4 +1,4 @@
-"""Translators of calls that only move numbers: reshaping, slicing, joining, padding, nearest-neighbour resampling.
+"""Translators for calls that only move numbers: reshaping, slicing, joining, padding, nearest-neighbour resampling.
 
 Where each number comes from is found by running the operation on an array of indices 0, 1, 2, …. If the result is a box
 (any combination of slicing, transposing, flipping and expanding) it is described by strides, otherwise by a table.
@@ -39,7 +39,7 @@ def moved(program: Program, value: int, move: Callable[[Tensor], Tensor], dtype:
 def placed(
     program: Program, shape: Sequence[int], parts: Sequence[tuple[int, Callable[[Tensor], Tensor]]], fill: float = 0.0
 ) -> int:
-    """Emit an array filled with one number, into which values are copied; each function selects a value's target."""
+    """Emit an array filled with one number, into which values are copied; each function selects a target region."""
     everywhere, pieces = places(shape), []
     for number, (_, region) in enumerate(parts):
         target = region(everywhere)

@@ -1,4 +1,4 @@
-"""The small language that the browser runs: values, constants, and a list of operations.
+"""The small language that the page's script runs: values, constants, and a list of operations.
 
 A program maps one row of inputs to one row of outputs. *Values* are dense float32 arrays in row-major order, numbered
 from 0, the input; each has a shape, and some are constants. Each *operation* writes one value:
@@ -41,7 +41,7 @@ Shape = tuple[int, ...]
 
 @dataclass
 class Program:
-    """Values, constants and operations; `stages` are values to show, by name."""
+    """A program: values, constants and operations; `stages` are the values to show, by name."""
 
     shapes: list[Shape]
     constants: dict[int, Tensor] = field(default_factory=dict)

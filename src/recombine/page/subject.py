@@ -1,4 +1,4 @@
-"""Decoders of a page: copies on the CPU, their codes, and their outputs at grid points."""
+"""Decoders for a page: copies on the CPU, their codes, and their outputs at grid points."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ KNOWN = (Bump, OneHot, Rate, Ramp, Positional, Polar, Circular)
 
 
 class PageDecoder(Subject):
-    """A subject whose module is a copy on the CPU in float32 and evaluation mode."""
+    """A decoder with its grid and data, whose module is a copy on the CPU in float32 and evaluation mode."""
 
     @classmethod
     def of(cls, decoder: Any, *args: Any, **settings: Any) -> Self:
@@ -41,7 +41,7 @@ class PageDecoder(Subject):
 
     @property
     def levels(self) -> dict[str, list[str]]:
-        """Values of the factors whose values are strings."""
+        """Values of string-valued factors, by name."""
         levels = {} if self.data is None else self.data.levels
         return {name: list(values) for name, values in levels.items() if all(isinstance(own, str) for own in values)}
 
@@ -58,7 +58,7 @@ class PageDecoder(Subject):
         return not torch.equal(*(self._batch(rows.clone()).nan_to_num() for _ in range(2)))
 
     def outputs(self, values: Tensor) -> Tensor:
-        """Return outputs `(row, …)` for rows of factor values; random ones with the same seed for every row."""
+        """Return outputs `(row, …)` for rows of factor values; a random module gets the same seed for every row."""
         parts = []
         for part in self.inputs(values).split(1 if self.is_random else ROWS_AT_ONCE):
             if self.is_random:
@@ -81,7 +81,7 @@ class PageDecoder(Subject):
 
 
 def page_decoders(given: Any, **settings: Any) -> list[PageDecoder]:
-    """Return the decoders of one or several modules or runs, all on the same grid."""
+    """Return decoders for one or several modules or runs, all on the same grid."""
     parts = parts_of(given)
     if not parts:
         raise InvalidValue("module", given, "at least one module or run")
@@ -111,7 +111,7 @@ def _default_name(part: Any) -> str:
 
 
 class Encoded(nn.Module):
-    """A module with its encoding, for encodings that the page cannot compute: factor values to outputs."""
+    """A module from factor values to outputs, for encodings that the page cannot compute itself."""
 
     def __init__(self, subject: PageDecoder) -> None:
         super().__init__()
@@ -122,7 +122,7 @@ class Encoded(nn.Module):
 
 
 def factor_codes(encoding: Encode | Encoding | None, grid: FactorGrid) -> list[Encoding] | None:
-    """Return the encoding of each factor, by default the raw rate; None if the user's function encodes."""
+    """Return each factor's encoding, by default its raw value (`Rate`); None if the encoding is a user's function."""
     if encoding is None:
         return [Rate()] * len(grid.factors)
     return [encoding.of(factor) for factor in grid.factors] if isinstance(encoding, Encoding) else None
@@ -138,7 +138,7 @@ def smooth_factors(encoding: Encode | Encoding | None, grid: FactorGrid) -> list
 
 
 def mean_code(codes: Sequence[Encoding], grid: FactorGrid, held_out: Bool[Tensor, " point"]) -> Float[Tensor, " code"]:
-    """Return the mean code over the kept combinations: each factor's code, weighted by how often a value is kept."""
+    """Return the mean code over combinations that are not held out, weighting each factor value by their number."""
     kept = (~held_out).reshape(grid.shape)
     means = []
     for axis, (factor, code) in enumerate(zip(grid.factors, codes, strict=True)):

@@ -1,6 +1,6 @@
 """The panel that trains a small decoder live in the page.
 
-The page draws its own random numbers, so a seed there gives another network of the same population, not torch's.
+The page has its own random number generator, so a seed gives a different network there than in torch.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ PANEL_MODULES = ("bytes", "grid", "pictures", "training/examples", "training/run
 WORKER_MODULES = (
     "kernel", "convolution", "grid", "training/examples", "training/network", "training/trainer", "training/worker",
 )  # fmt: skip
-"""Modules of the script that trains."""
+"""Modules of the worker's script, which trains the decoder."""
 WORKER_POLICY = "recombine-training"
-"""Name of the trusted-types policy by which the panel starts its worker."""
+"""Name of the trusted-types policy with which the panel starts its worker."""
 
 
 def training_settings(spec: RunSpec) -> dict[str, Any]:
-    """Return what the page's script needs to train a CNN on each kept combination of two position factors."""
+    """Return the settings that the script needs to train a CNN on a task with two position factors."""
     task, recipe, grid = spec.task, spec.recipe, spec.task.grid
     codes = factor_codes(task.encoding, grid)
     if not isinstance(spec.decoder, CNN) or not codes or grid.shape != tuple(task.image_shape):
-        raise InvalidValue("training_panel", spec, "a CNN, and a task with a factor value per column and row")
+        raise InvalidValue("training_panel", spec, "a CNN on a task with one factor value per column and row")
     module = spec.module()
     bounds = [part.weight[0].numel() ** -0.5 for part in module.modules()
               if isinstance(part, nn.Conv2d | nn.ConvTranspose2d)]  # fmt: skip
@@ -58,7 +58,7 @@ def training_settings(spec: RunSpec) -> dict[str, Any]:
 
 
 def _profiles(task: Task) -> list[list[list[float]]]:
-    """For each factor, a row of pixels per value; an image is the product of two rows, taken from the background."""
+    """Return, for each factor, a row of pixels per value; the product of two rows gives an image's contrast."""
     contrast, values = 1 - 2 * task.background, task.grid.points.double()
     profiles = []
     for axis, factor in enumerate(task.grid.factors):

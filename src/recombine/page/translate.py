@@ -25,7 +25,7 @@ from recombine.page.moving import moved
 from recombine.page.program import Program
 
 KEPT = (torch.ops.aten.prelu.default, torch.ops.aten._prelu_kernel.default)
-"""Calls that are not decomposed, since the page computes them faster whole."""
+"""Calls that are not decomposed, since the page computes them faster as a whole."""
 IGNORED = {"_assert_tensor_metadata", "_assert_async", "_assert_scalar"}
 
 
@@ -70,7 +70,7 @@ def _exported(module: nn.Module, inputs: Tensor) -> tuple[fx.Graph, Mapping[str,
 
 @contextmanager
 def _plainly() -> Iterator[None]:
-    """Disable fused attention, which has no decomposition, and the messages of the tracer."""
+    """Disable fused attention, which has no decomposition, and silence the tracer."""
     fast, level = torch.backends.mha.get_fastpath_enabled(), logging.root.manager.disable
     torch.backends.mha.set_fastpath_enabled(False)
     logging.disable(logging.CRITICAL)

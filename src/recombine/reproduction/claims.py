@@ -1,11 +1,11 @@
-"""How claims are judged: criteria are registered before training, and verdicts follow from the networks that learnt.
+"""How claims are judged: criteria are registered before training, and verdicts are based on networks that learnt.
 
 A claim makes one or more *statements*. Each has a criterion (`criteria`) and a function that turns Datasets into
 samples, one per *case*, such as an encoding; a statement about one case is a *test*. The first case is the one shown in
 the paper. Two more groups of samples are judged by the same criterion:
 
-- *alternatives*: other measures, stages, subsets or conventions. "agree 5 of 6" counts those with the outcome of the
-  first case and shows how much a verdict depends on such choices;
+- *alternatives*: other measures, stages, subsets or conventions. "agree 5 of 6" counts those with the same outcome as
+  the first case and shows how much a verdict depends on such choices;
 - *controls*: the difference between failing networks and others (composing, untrained, or trained on the whole grid).
   They show whether the cause that the paper names is specific to networks that fail.
 
@@ -35,21 +35,21 @@ Verdict = Literal[
 Timing = Literal["before the data", "after the data", "not registered"]
 """When a criterion was written, as far as a results folder can tell."""
 Versions = Mapping[str, Mapping[str, int]]
-"""By study, the declared versions of the code that measures it."""
+"""Declared versions of the measuring code, by study."""
 
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """Values over networks, and which of the networks learnt; only those count."""
+    """Values of networks, and which of the networks learnt; only these networks count."""
 
     values: np.ndarray
-    """One per network; NaN if missing."""
+    """One value per network; NaN if missing."""
     learnt: np.ndarray
     """Whether each network learnt its training set."""
     trained: np.ndarray
     """Whether each network was trained; arms may differ in their number of networks."""
     estimated: Callable[[np.ndarray], Estimate] | None = None
-    """Turns the values that count into an estimate. Default: a trimmed mean."""
+    """Function that turns the values that count into an estimate. Default: a trimmed mean."""
     share_learnt: float | None = None
     """Share of networks that learnt, the smallest among compared arms. Default: that of this sample."""
 
@@ -74,19 +74,19 @@ class Sample:
 
 
 Samples = Callable[[Data], Mapping[str, Sample]]
-"""Samples by case, from the Datasets that are present; cases that cannot be computed are left out."""
+"""Function from the available Datasets to samples by case; cases that cannot be computed are left out."""
 NO_SAMPLE = Sample(np.zeros(0), np.zeros(0, dtype=bool), np.zeros(0, dtype=bool))
-"""Stands for a case that the data do not have."""
+"""Placeholder for a case that is missing from the data."""
 
 
 def no_samples(data: Data) -> dict[str, Sample]:
-    """The samples of a statement without alternatives or controls."""
+    """Return no samples, for statements without alternatives or controls."""
     return {}
 
 
 @dataclass(frozen=True)
 class Statement:
-    """One thing that a claim says, and how it is tested."""
+    """One statement of a claim, and how it is tested."""
 
     criterion: Criterion
     cases: Samples
@@ -99,7 +99,7 @@ class Statement:
         return {"tests": self.cases, "alternatives": self.alternatives, "controls": self.controls}
 
     def samples(self, part: Part, data: Data) -> Mapping[str, Sample]:
-        """Return the samples of one group by case; of the tests, the cases that the criterion names."""
+        """Return the samples of one group by case; for tests, only the cases that the criterion names."""
         samples = self.parts[part](data)
         if part != "tests":
             return samples
@@ -125,7 +125,7 @@ class Claim:
     """Whether the claim is ours rather than the paper's."""
 
     def record(self, part: Part, statement: Statement, versions: Versions) -> dict[str, Any]:
-        """Return what is registered of a statement: its criterion, and versions of the measuring code other than 1."""
+        """Return a statement's registered record: its criterion, and versions of the measuring code other than 1."""
         read = self.studies if part == "tests" else (*self.studies, *self.beside)
         raised = {study: {name: own for name, own in versions.get(study, {}).items() if own != 1} for study in read}
         criterion = statement.criterion.model_dump(mode="json")
@@ -154,11 +154,11 @@ class Test:
     """The claimed range of the statistic, in words."""
     outcome: Outcome
     interval: Interval
-    """Before correction, whatever the level that decided."""
+    """Interval before correction, regardless of the level that decided the outcome."""
     learnt: int
     trained: int
     level: float = CONFIDENCE
-    """Confidence of the interval that decided: Holm's for primary tests."""
+    """Confidence level that decided the outcome; corrected by Holm's procedure for primary tests."""
     timing: Timing = "before the data"
 
 
@@ -180,7 +180,7 @@ class Judgement:
 
     @property
     def networks(self) -> int:
-        """Smallest number of networks that learnt behind any test."""
+        """Smallest number of networks that learnt in any test."""
         return min((test.learnt for test in self.tests), default=0)
 
     @property
@@ -220,7 +220,7 @@ class Measured(NamedTuple):
 
     @property
     def barred(self) -> Outcome | None:
-        """The outcome if too few networks were trained or learnt for a verdict."""
+        """The outcome if too few networks were trained or learnt for a verdict, else None."""
         if not self.estimate.networks:
             return "not measured" if not self.sample.networks_trained else "not decidable"
         sample, rule = self.sample, self.criterion.learnt
@@ -233,7 +233,7 @@ class Measured(NamedTuple):
         return None
 
     def result(self, level: float) -> Test:
-        """Return the test at a level of confidence."""
+        """Return the result of the test at a confidence level."""
         criterion, outcome = self.criterion, self.barred
         if outcome is None:
             outcome = criterion.outcome(self.estimate.interval(level))

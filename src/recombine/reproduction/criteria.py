@@ -1,12 +1,12 @@
-"""Criteria as data, registered before the data are collected, and Holm's correction.
+"""Criteria as records, registered before the data are collected, and Holm's correction.
 
 One frozen record (`Criterion`) holds everything that a verdict depends on. The judging code has no thresholds, so a
-changed bound, rule or correction is a changed record with another digest (`record_digest`).
+changed bound, rule or correction changes the record and its digest (`record_digest`).
 
 - `effect(statistic, smallest)`: an effect at least as large as the smallest that matters. *Supported* if the interval
   lies above it, *not supported* if below it, *reversed* if below its negative, else *undecided*.
-- `above` and `below`: a bound that is itself the statement, such as an accuracy of 90 %.
-- `within`: an equivalence test: the whole interval lies between two bounds.
+- `above` and `below`: a bound that is part of the claim itself, such as an accuracy of 90 %.
+- `within`: an equivalence test, in which the whole interval must lie between two bounds.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ class Learnt(Frozen):
     """Which networks count as having learnt, and how many of them a verdict needs."""
 
     largest_error: float = 0.1
-    """A network learnt if its error on the training set, relative to a blank image, is below this."""
+    """A network has learnt if its error on the training set, relative to a blank image, is below this."""
     smallest_accuracy: float = 0.95
-    """A network learnt if its accuracy on the training set is above this."""
+    """A network has learnt if its accuracy on the training set is above this."""
     smallest_share: float = 0.75
     """Share of the trained networks that must have learnt; with fewer, a test is *not decidable*."""
     fewest_networks: int = 8
-    """Networks that must have learnt; fewer give a *direction* instead of a verdict."""
+    """Number of networks that must have learnt; with fewer, a test gives a *direction* instead of a verdict."""
 
 
 class Criterion(Frozen):
@@ -50,7 +50,7 @@ class Criterion(Frozen):
     high: float | None = None
     """Upper end of the range."""
     is_effect: bool = False
-    """Whether 0 means no effect, so that values below `-low` are reversed."""
+    """Whether 0 means no effect, so that values below `-low` count as reversed."""
     parameters: Mapping[str, float] = {}
     """Thresholds and settings of the measure."""
     stage: str = ""
@@ -68,11 +68,11 @@ class Criterion(Frozen):
     correction: Literal["holm", "none"] = "holm"
     """Correction for the paper's other primary tests."""
     trim: float = TRIM
-    """Share of the networks trimmed at either end of a mean."""
+    """Share of the networks trimmed at each end before taking a mean."""
     learnt: Learnt = Learnt()
     """Which networks count."""
     unseen_seeds: str = ""
-    """Seeds that nobody had seen when the criterion was registered, as `1000–1055`."""
+    """Seeds that nobody had seen when the criterion was registered, such as `1000–1055`."""
 
     @property
     def ends(self) -> tuple[float, float]:
@@ -111,35 +111,35 @@ class Criterion(Frozen):
 
 
 def record_digest(record: Mapping[str, Any]) -> str:
-    """Return the SHA-256 of what `criteria.json` registers of a statement (`Claim.record`)."""
+    """Return the SHA-256 of a statement's record in `criteria.json` (`Claim.record`)."""
     return hashlib.sha256(canonical_json(record).encode()).hexdigest()
 
 
 def effect(statistic: str, smallest: float, **fields: Any) -> Criterion:
-    """Return the criterion of an effect at least as large as the smallest that matters."""
+    """Return a criterion for an effect at least as large as the smallest that matters."""
     return Criterion(statistic=statistic, low=smallest, is_effect=True, **fields)
 
 
 def above(statistic: str, bound: float, **fields: Any) -> Criterion:
-    """Return the criterion of a value above a bound."""
+    """Return a criterion for a value above a bound."""
     return Criterion(statistic=statistic, low=bound, **fields)
 
 
 def below(statistic: str, bound: float, **fields: Any) -> Criterion:
-    """Return the criterion of a value below a bound."""
+    """Return a criterion for a value below a bound."""
     return Criterion(statistic=statistic, high=bound, **fields)
 
 
 def within(statistic: str, low: float, high: float, **fields: Any) -> Criterion:
-    """Return the criterion of a value between two bounds."""
+    """Return a criterion for a value between two bounds."""
     return Criterion(statistic=statistic, low=low, high=high, **fields)
 
 
 def holm_levels(p_values: Sequence[float], confidence: float = CONFIDENCE) -> list[float]:
     """Return each test's confidence level under Holm's procedure, which bounds the family-wise error rate.
 
-    Tests are taken in order of their p-values, each at α over the number of tests left; all tests from the first
-    failure on have its level.
+    Tests are taken in order of their p-values, each at α divided by the number of tests left; all tests after the
+    first failure get its level.
 
     >>> [round(level, 4) for level in holm_levels([0.5, 0.001, 0.04])]
     [0.975, 0.9833, 0.975]

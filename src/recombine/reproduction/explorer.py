@@ -1,7 +1,7 @@
 """Trained decoders for a report's explorer, chosen from a store and kept in the results folder.
 
-One file of the folder holds them all, so that a report can be rewritten without the store. Large tensors are quantised
-to 16-bit integers, as long as that changes no output by more than `TOLERANCE`; float16 would change them several times
+A single file in the folder holds all of them, so that a report can be rewritten without the store. Large tensors are
+quantised to 16-bit integers if that changes no output by more than `TOLERANCE`; float16 would change them several times
 as much.
 """
 
@@ -34,7 +34,7 @@ TOLERANCE = 8e-5
 POINTS = 200
 """Number of grid points at which that change is measured."""
 LARGE = 4096
-"""Number of weights from which a tensor is quantised."""
+"""Tensors with at least this many weights are quantised."""
 NONE = "–"
 """Value of a label that does not apply to a decoder."""
 STEPS = 32767
@@ -51,12 +51,12 @@ class KeptDecoder:
     spec: RunSpec
     labels: Mapping[str, str]
     weights: Mapping[str, np.ndarray]
-    """As stored: int16 tensors are multiples of `scales`."""
+    """Weights as stored: int16 tensors are multiplied by their `scales`."""
     scales: Mapping[str, float]
 
     @property
     def name(self) -> str:
-        """Its labels in one line."""
+        """Its labels, in one line."""
         return " · ".join(f"{label} {value}" for label, value in self.labels.items() if value != NONE)
 
     @property
@@ -78,13 +78,13 @@ class KeptDecoder:
 def collect(results: Results, paper: Paper, preset: Preset, store: Store, say: Callable[[str], None]) -> None:
     """Copy the decoders of a paper's explorer from a store into a results folder.
 
-    Decoders that are in the folder but not in the store stay. A line of text names those that are left out.
+    Decoders that are in the folder but not in the store are kept. `say` is called with the names of those left out.
     """
     if paper.explorer is None:
         return
     try:
         present, intact = {(own.study, own.key): own for own in kept_decoders(results)}, True
-    except InvalidValue:  # damaged, so written again
+    except InvalidValue:  # damaged, so it is written again
         present, intact = {}, False
     chosen: list[KeptDecoder] = []
     left_out: list[str] = []
@@ -109,7 +109,7 @@ def collect(results: Results, paper: Paper, preset: Preset, store: Store, say: C
 
 
 def kept_decoders(results: Results) -> list[KeptDecoder]:
-    """Return the decoders of a results folder."""
+    """Return the decoders in a results folder."""
     content = results.decoders
     try:
         return [] if content is None else _unpacked(content)

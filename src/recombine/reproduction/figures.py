@@ -10,7 +10,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class FigureSpec:
-    """A figure of a paper (`fig4`), or an extra one."""
+    """A figure from the paper (such as `fig4`), or an additional one."""
 
     name: str
     title: str
@@ -21,7 +21,7 @@ class FigureSpec:
 
     @property
     def numbered(self) -> bool:
-        """Whether it is a figure of the paper."""
+        """Whether it is a figure from the paper."""
         return re.fullmatch(r"fig\d+", self.name) is not None
 
 
@@ -35,7 +35,7 @@ class Section:
     """A section of a report: a title, an introduction, and its figures and claims."""
 
     name: str
-    """Anchor on the page, after `part-`."""
+    """Anchor on the page, without the prefix `part-`."""
     title: str
     text: str
     figures: tuple[str, ...] = ()

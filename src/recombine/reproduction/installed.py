@@ -1,4 +1,4 @@
-"""Papers that are installed, found by their entry points in the group `recombine.papers`.
+"""Installed papers, found through their entry points in the group `recombine.papers`.
 
 A paper is a package with one line in its `pyproject.toml`, in this distribution or in any other:
 
@@ -56,7 +56,7 @@ def paper(name: str | None = None) -> Paper:
     except Exception as error:  # anything that a third-party package may raise
         raise InvalidValue("paper", entry.name, f"a package that can be imported ({reason_of(error)})") from error
     if not isinstance(loaded, Paper):
-        raise InvalidValue("paper", entry.name, f"an entry point of a Paper, which {entry.value} is not")
+        raise InvalidValue("paper", entry.name, f"an entry point that refers to a Paper ({entry.value} does not)")
     return loaded
 
 

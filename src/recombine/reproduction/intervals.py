@@ -1,13 +1,13 @@
 """Estimates over networks, with intervals that have their nominal coverage.
 
 - `TrimmedMean`: the mean of the middle 60 % of the values, with Yuen's interval (Tukey and McLaughlin's t). No interval
-  of the plain mean covers if one network in 32 is an outlier, as many samples have none. That of the 20 % trimmed mean
-  covers for normal, log-normal and outlier data (tests/reproduction/test_intervals.py).
+  for the plain mean has its nominal coverage if one network in 32 is an outlier, since many samples contain none. The
+  interval for the 20 % trimmed mean has it, for normal, log-normal and outlier data (test_intervals.py).
 - `Share`: a share of networks, with Wilson's interval.
 - `Resampled`: a statistic of all networks together, with bootstrap quantiles.
 
 Each has `interval(confidence)` and `tail(bound)`, the one-sided p-value of the hypothesis that the true value is at
-most the bound. An interval of confidence 1 − α lies above a bound exactly if the tail there is below α / 2.
+most the bound. An interval of confidence 1 − α lies above a bound if and only if `tail(bound)` < α / 2.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike
 
 CONFIDENCE = 0.95
 TRIM = 0.2
-"""Share of the values trimmed at either end of a mean."""
+"""Share of the values trimmed at each end before taking a mean."""
 
 
 @dataclass(frozen=True)
@@ -135,7 +135,7 @@ class Resampled:
     networks: int
 
     def interval(self, confidence: float = CONFIDENCE) -> Interval:
-        """Return quantiles of the resamples, not interpolated so that infinite resamples give an open end."""
+        """Return quantiles of the resamples, without interpolation, so that infinite resamples give an open end."""
         low = np.quantile(self.draws, (1 - confidence) / 2, method="lower")
         high = np.quantile(self.draws, (1 + confidence) / 2, method="higher")
         return Interval(self.value, float(low), float(high), self.networks)

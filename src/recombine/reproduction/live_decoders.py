@@ -1,4 +1,4 @@
-"""Decoders that run in a report: which ones its explorer shows, and the one that its panel trains."""
+"""Decoders that run in a report: those that its explorer shows, and the one that its panel trains."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ class LabelledSpec:
 
     study: str
     spec: RunSpec
-    """Its spec with any seed."""
+    """Its spec; the seed does not matter."""
     labels: Mapping[str, str]
-    """The value of each switch of the explorer, as `{"decoder": "CNN", "depth": "4"}`."""
+    """The value of each of the explorer's switches, such as `{"decoder": "CNN", "depth": "4"}`."""
 
 
 @dataclass(frozen=True)
@@ -33,19 +33,19 @@ class DecoderChoice:
 
 @dataclass(frozen=True)
 class TrainingPanel:
-    """A small decoder that a page trains live, with isolated examples and without."""
+    """A small decoder that a page trains live, with and without isolated-factor examples."""
 
     spec: RunSpec
-    """A CNN whose task has two position factors, trained on each kept combination."""
+    """A CNN whose task has two position factors, trained once per epoch on each combination that is not held out."""
     text: str
-    """What is trained, as HTML that may contain {parameters}, {kept}, {held} and {isolated}, which are counts."""
+    """Description of what is trained, in HTML; {parameters}, {kept}, {held} and {isolated} are replaced by counts."""
     drawn: str
-    """What every image shows, as "disk"."""
+    """Noun for what every image shows, such as "disk"."""
     isolated: str
-    """What the examples of single factors are called."""
+    """Noun for the isolated-factor examples, such as "stripes"."""
     filled: float
-    """Accuracy on held-out combinations from which the panel says that the decoder fills the hold-out."""
+    """Held-out accuracy at or above which the panel says that the decoder filled the hold-out."""
     failed: float
-    """Accuracy up to which the panel says that it fails."""
+    """Held-out accuracy at or below which the panel says that it failed."""
     section: str
-    """Section of the report that it stands in."""
+    """Section of the report in which it is shown."""

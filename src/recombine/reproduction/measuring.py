@@ -1,7 +1,7 @@
 """Measurements on finished runs, collected into a labelled Dataset.
 
-Runs of one arm are measured together: on a GPU as many at a time as fit into a memory budget, since the metrics of a
-single network are short kernels that leave it idle; on a CPU one at a time, where batching slows convolutions down.
+Runs of one arm (experimental condition) are measured in batches: on a GPU as many as fit into a memory budget, since a
+single network's metrics are short kernels that leave it idle; on a CPU one by one, since batching slows convolutions.
 """
 
 from __future__ import annotations
@@ -31,23 +31,23 @@ if TYPE_CHECKING:
 
 CPU_MEMORY = 1 << 30
 GPU_SHARE = 3
-"""The budget is a gibibyte on a CPU and this fraction of a GPU's memory, once for activations and once for metrics."""
+"""The budget is 1 GiB on a CPU and a third of a GPU's memory, once for activations and once for metrics."""
 ROWS = 256
-"""Inputs per forward pass."""
+"""Number of inputs per forward pass."""
 BYTES_PER_NUMBER = 28
 """Memory per activation: one float32 and three float64 copies in the metrics."""
 MATRICES = 8
-"""Point-by-point float64 matrices that a probe or a kernel needs."""
+"""Number of float64 matrices of points × points that a probe or a kernel metric needs."""
 PROBES = frozenset({"probe_in_sample", "probe_held_out"})
 """Registered metrics that fit linear probes, the slowest ones."""
 SAMPLE_POSITIONS = ((0.5, 0.5), (0.25, 0.25), (0.75, 0.25), (0.25, 0.75))
-"""Where in the held-out region sample outputs are stored, as fractions of its extent along x and y."""
+"""Positions of stored sample outputs in the held-out region, as fractions of its extent along x and y."""
 DRAWING = ("sample", "row", "column")
 """Dimensions of those outputs."""
 TRAINED = "trained"
 """Variable of a Dataset that is 1 for every network that was trained, 0 where an arm has fewer seeds."""
 Measured = Mapping[str, Any]
-"""Arrays or tensors by name, with one row per run of a batch."""
+"""Arrays or tensors by name, with one row per run in a batch."""
 
 
 def budget(device: torch.device) -> int:
@@ -64,7 +64,7 @@ class Batch:
         self.runs, self.device = tuple(runs), device
         self.memory = budget(device) if memory is None else memory
         if len({run.spec.replace(seed=0).digest for run in self.runs}) != 1:
-            raise InvalidValue("runs", [run.key for run in self.runs], "of specs that differ only in the seed")
+            raise InvalidValue("runs", [run.key for run in self.runs], "runs whose specs differ only in the seed")
 
     def __len__(self) -> int:
         return len(self.runs)
@@ -126,7 +126,7 @@ class Batch:
 
 
 def fitting_runs(spec: RunSpec, memory: int) -> int:
-    """Return how many networks of a spec can be measured together; metrics take one stage at a time."""
+    """Return how many networks with this spec can be measured together; metrics process one stage at a time."""
     points = spec.task.grid.points
     with torch.no_grad():
         stages = [stage[0].numel() for _, stage in spec.module().walk(spec.task.examples(points[:FEWEST]).inputs)]
@@ -142,8 +142,8 @@ def tabulate(
 ) -> xarray.Dataset:
     """Return a Dataset of measurements over the arms' labels and the seed.
 
-    `measure` returns arrays by name for a batch of an arm's runs, one row per run; their own dimensions are given by
-    `inner`. Arms are laid out along `dims`. Arrays of different lengths, arms with fewer seeds and combinations of
+    `measure` returns arrays by name for a batch of an arm's runs, one row per run; `inner` names their further
+    dimensions. Arms are laid out along `dims`. Arrays of different lengths, arms with fewer seeds and combinations of
     labels that were not trained are padded with NaN. So are diverged runs, which are not measured: a network that
     stopped half-way does not show what training leads to. The variable `trained` counts them nevertheless.
     """
@@ -229,7 +229,7 @@ def drawings(batch: Batch) -> Tensor:
 
 
 def with_positions(result: xarray.Dataset, spec: RunSpec, *means: str) -> xarray.Dataset:
-    """Reduce the outputs and `means` to their first seed, add the mean of `means`, and add the sample positions."""
+    """Reduce the outputs and `means` to their first seed, add means of `means` over seeds, and sample positions."""
     kept = keep_first(result, *means, "drawing").drop_vars("mean_drawing")
     return kept.assign(place=(("sample", "axis"), sample_points(spec).numpy()), **grid_variables(spec))
 
@@ -237,9 +237,9 @@ def with_positions(result: xarray.Dataset, spec: RunSpec, *means: str) -> xarray
 def stage_profile(batch: Batch, *, probes: bool = True, maps: bool = True) -> dict[str, np.ndarray]:
     """Return the registered metrics of every stage of networks over a two-factor grid.
 
-    Arrays are `[member, stage, …]` by the column's name in studies; with `maps` also columns with a value at every
-    grid point, as `[member, stage, y, x]`. Stage 0 is the input code. Values per factor are averaged. Codes that are
-    not differentiable have finite differences only.
+    Arrays are `[member, stage, …]`, by the column's name in studies. With `maps`, columns with a value at every grid
+    point are included as `[member, stage, y, x]`. Stage 0 is the input code. Values per factor are averaged. For codes
+    that are not differentiable, only finite differences are used.
     """
     task, reader, memory = batch.task, batch.reader(), batch.memory
     points = task.grid.points.to(batch.device)

@@ -1,4 +1,4 @@
-"""A paper as one record, and the verdicts and figures that a results folder gives for it."""
+"""A paper as one record, and the verdicts and figures that follow from a results folder."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ class Paper:
     preset: type[Preset]
     """The preset with the settings of all its studies; the defaults are the paper's."""
     studies: Mapping[str, Study[Any]]
-    """By name, in the order of the report."""
+    """Studies by name, in the order of the report."""
     claims: Mapping[str, Claim]
-    """By name, in numerical order."""
+    """Claims by name, in numerical order."""
     figures: Mapping[str, FigureSpec]
-    """By name: the paper's in numerical order, then extra ones."""
+    """Figures by name: the paper's in numerical order, then additional ones."""
     sections: tuple[Section, ...] = ()
     """Sections of the report."""
     explorer: DecoderChoice | None = None
@@ -58,7 +58,7 @@ class Paper:
 
     @classmethod
     def assemble(cls, package: str, questions: Sequence[str], **about: Any) -> Paper:
-        """Return the paper of a package with one to three modules per question, in the order of the report.
+        """Return the paper that a package defines, with one to three modules per question in the report's order.
 
         The question `size` is `size.py`, which defines `STUDY`. `CLAIMS` and `FIGURES` are defined there too, or in
         `size_claims.py` and `size_figure.py`. `sections.py` with `SECTIONS` and `explorer.py` with `EXPLORER` and
@@ -83,7 +83,7 @@ class Paper:
 
     @cached_property
     def presets(self) -> dict[str, Preset]:
-        """Every preset by name, the paper's own settings last."""
+        """All presets by name; the one with the paper's own settings is last."""
         return self.preset.presets()
 
     @cached_property
@@ -94,7 +94,7 @@ class Paper:
 
     @property
     def versions(self) -> dict[str, dict[str, int]]:
-        """By study, the declared versions of the code that measures it."""
+        """Declared versions of the measuring code, by study."""
         return {name: study.versions for name, study in self.studies.items()}
 
     def preset_named(self, name: str) -> Preset:
@@ -118,7 +118,7 @@ class Paper:
         return ", ".join(["all", *ranges, listed(others)])
 
     def selected(self, words: Iterable[str]) -> list[Study[Any]]:
-        """Return the studies behind some figures, claims or studies, in the order of the report."""
+        """Return the studies needed for the named figures, claims or studies, in the order of the report."""
         needed = {"all": tuple(self.studies)}
         needed |= {claim.name.lower(): (*claim.studies, *claim.beside) for claim in self.claims.values()}
         needed |= {name: spec.studies for name, spec in self.figures.items()}
@@ -153,7 +153,7 @@ def _by_name(kind: str, records: Sequence[Any]) -> dict[str, Any]:
 
 
 class Findings:
-    """A paper's claims and figures on the Datasets of one folder.
+    """A paper's verdicts and figures, computed from the Datasets in one folder.
 
     Parameters
     ----------
@@ -233,5 +233,5 @@ class Findings:
 
     @property
     def preset(self) -> dict[str, Any]:
-        """The preset of the folder."""
+        """The preset used in the folder."""
         return dict(self.results.provenance.get("preset") or {})

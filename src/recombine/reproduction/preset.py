@@ -22,7 +22,7 @@ Positive = Annotated[float, Field(gt=0)]
 
 
 def _split(value: Any) -> Any:
-    """Split a list written as text; the empty string is an empty list."""
+    """Split a comma-separated string; an empty string gives an empty list."""
     return tuple(part for part in value.split(",") if value) if isinstance(value, str) else value
 
 
@@ -38,14 +38,14 @@ class Preset(Frozen):
     seeds: Seeds
     """Number of seeds for judging claims."""
     extra_seeds: Seeds
-    """Number of seeds for arms that no claim depends on; never more than `seeds`."""
+    """Number of seeds for conditions that no claim depends on; at most `seeds`."""
     first_seed: Count
     """The first seed."""
     precision: Precision
     """Numerical precision of training; measurements are always in float32."""
 
     variants: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
-    """By name of another preset, the fields of this class that differ from the defaults."""
+    """For each other preset, by name, the fields of this class that differ from the defaults."""
 
     @classmethod
     def presets(cls) -> dict[str, Self]:
@@ -89,7 +89,7 @@ Examples
 
 
 def assembled(settings: Iterable[type[Preset]], module: str) -> type[Preset]:
-    """Return a preset class with the fields of all these, defined as `Preset` in a module."""
+    """Return a class `Preset` with the fields of all these classes, defined in the given module."""
     classes = list(dict.fromkeys(settings))
     bases = [own for own in classes if not any(other is not own and issubclass(other, own) for other in classes)]
     return create_model("Preset", __base__=tuple(bases), __module__=module, __doc__=ASSEMBLED)

@@ -1,4 +1,4 @@
-"""Write findings into a folder: figures, verdicts, and a page that opens from disk."""
+"""Write figures, verdicts and a self-contained HTML page into a results folder."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from recombine.reproduction.report import Parts, policy, verdicts
 PAGE, CLAIMS_FILE, FIGURES, DATA = "index.html", "claims.json", "figures", "data"
 PADDING = 0.1  # inches around a figure
 LARGEST_PAGE = 15_000_000
-"""Size of the page in bytes above which Datasets become links."""
+"""Maximum size of the page in bytes; Datasets that do not fit become links."""
 MARGIN = 50_000  # bytes of markup around the Datasets
 QUESTION = "question"
 """Name of the section that opens the page, with the explorer."""
@@ -63,7 +63,7 @@ def write_report(
 ) -> Path:
     """Write figures, verdicts and the page into the results folder; return the path of the page.
 
-    `panels` are interactive parts by the name of their section; that of `question` is the explorer.
+    `panels` holds interactive elements by section name; the one for `question` is the explorer.
     """
     out, paper = findings.results.path, findings.paper
     remove_temporaries(out)
@@ -111,7 +111,7 @@ def _smallest(contents: Mapping[str, bytes]) -> tuple[str, bytes]:
 
 
 def _downloads(findings: Findings, figures: Sequence[DrawnFigure], space: int) -> list[Download]:
-    """Return the Datasets behind the figures: embedded, the smallest first, while there is space; else as links."""
+    """Return the Datasets behind the figures, embedded (smallest first) while there is space, otherwise as links."""
     used = {study for figure in figures for study in figure.studies}
     contents = {study: findings.results.content(study) for study in findings.studies if study in used}
     texts = {study: base64.b64encode(zlib.compress(own, 9)).decode() for study, own in contents.items()}
@@ -134,7 +134,7 @@ def page(
 ) -> str:
     """Return the page as self-contained HTML.
 
-    Empty sections are left out, and figures of no section come last. `missing` is shown if there is no explorer.
+    Empty sections are left out, and figures without a section come last. `missing` is shown if there is no explorer.
     `about` holds the title, source and question of the paper, the preset and the provenance.
     """
     environment = Environment(

@@ -1,7 +1,7 @@
 """Train and measure studies. An interrupted call can be repeated: it resumes and gives the same numbers.
 
-A folder holds the results of one preset. A call with another preset is refused if it would leave Datasets that depend
-on a setting that differs. Nothing is written before there is a Dataset to write.
+A folder holds the results of one preset. A call with another preset is refused if the folder would still contain
+Datasets measured with different settings. Apart from criteria, nothing is written before the first Dataset.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def reproduce(
     store
         Directory of runs; completed runs are loaded from it.
     out
-        Folder for the results.
+        Folder to which the results are written.
     device
         Device for training and measuring.
     members
@@ -161,7 +161,7 @@ def _measure(
     replaced: Sequence[str],
     say: Say,
 ) -> bool:
-    """Measure a study unless its Dataset is up to date, replacing those of another preset; return whether it was."""
+    """Measure a study unless its Dataset is up to date, replacing those of another preset; return whether it did."""
     own = study.own_settings(preset.model_dump(mode="json"))
     contents = {}
     for key, run in runs.items():

@@ -1,4 +1,4 @@
-"""A folder of results: one Dataset per study, and its provenance.
+"""A results folder: one Dataset per study, and its provenance.
 
 A Dataset carries its provenance and a fingerprint of everything it depends on (`reproduce`), so that it is reused only
 if nothing changed. All files are checked against a manifest when they are read (`recombine.manifest`).
@@ -40,7 +40,7 @@ NOTES = (PROVENANCE, RUNS, CRITERIA, EXPLORER)
 SOURCE, SETTINGS, READS, EDITION = "measured_by", "settings", "settings_read", "study_version"
 """Fingerprint; preset and the names of the fields that the study reads, both as JSON; version of the study."""
 ORIGIN = ("recombine", "commit", "torch", "python", "machine", "device", "precision", "kernels")
-"""Software and hardware."""
+"""Attributes that describe software and hardware."""
 
 # The netCDF-4 format in HDF5
 FORMAT_ATTRIBUTES = {
@@ -86,7 +86,7 @@ class Results:
 
     @property
     def studies(self) -> list[str]:
-        """Names of the studies with a Dataset, including lost ones."""
+        """Names of the studies with a Dataset, including Datasets whose file is missing."""
         names = set(self.digests.required())
         with one_line_errors(self.path / DATA, "from"), suppress(FileNotFoundError, NotADirectoryError):
             names |= {f"{DATA}/{name}" for name in os.listdir(self.path / DATA)}
@@ -100,14 +100,14 @@ class Results:
             raise InvalidValue("from", str(self.path), f"a folder whose files are intact ({name}: {error})") from None
 
     def damaged(self) -> dict[str, str]:
-        """Return the damaged files among those that are read back, with the damage."""
+        """Return, for each damaged file among those that are read back, a description of the damage."""
         read_back = [n for n in self.digests.names() if n in (*NOTES, LIST) or _is_dataset(n)]
         problems = {name: self.digests.problem(name) for name in read_back}
         return {name: problem for name, problem in problems.items() if problem}
 
     @property
     def criteria(self) -> dict[str, dict[str, Any]] | None:
-        """By claim, the registered records with date and commit; None if unknown or in an older format."""
+        """Registered records with date and commit, by claim; None if unknown or in an older format."""
         known = dict(parsed_json(self._read(CRITERIA) or b"{}"))
         return known if known and all("records" in own for own in known.values()) else None
 
@@ -126,7 +126,7 @@ class Results:
         return {**{name: ", ".join(values) for name, values in facts.items() if values}, **digest}
 
     def register(self, criteria: Mapping[str, Mapping[str, Any]]) -> None:
-        """Write criteria, before data are collected."""
+        """Write criteria to the folder, before data are collected."""
         self.digests.replace({CRITERIA: json.dumps(criteria, indent=1, sort_keys=True, ensure_ascii=False).encode()})
 
     @property
@@ -216,7 +216,7 @@ class Results:
         return facts
 
     def costs(self) -> dict[str, dict[str, float]]:
-        """Return networks, training and measuring seconds by study; a shared network's seconds are split."""
+        """Return networks, training and measuring seconds by study; studies split the seconds of shared networks."""
         runs = self._runs().values()
         costs = {}
         for study, dataset in self._readable.items():
@@ -278,9 +278,9 @@ def encoded(dataset: xarray.Dataset) -> bytes:
 
 
 def decoded(content: bytes) -> xarray.Dataset:
-    """Return the Dataset like `xarray.load_dataset`, but five times faster.
+    """Return the same Dataset as `xarray.load_dataset`, but five times faster.
 
-    xarray looks up every dimension of every variable many times over.
+    xarray looks up every dimension of every variable repeatedly.
     """
     import h5py
     import xarray

@@ -1,4 +1,4 @@
-"""Studies: arms to train, and a measurement of the runs.
+"""Studies: experimental conditions (*arms*) to train, and a measurement of their runs.
 
 The result of a study is one labelled Dataset, from which claims are judged and figures drawn. A spec that several
 studies share is trained once.
@@ -41,10 +41,10 @@ class Arm:
     extra: bool = False
     """Whether no claim depends on it, so that few seeds suffice."""
     seeds: int | None = None
-    """Number of seeds. Default: that of the preset."""
+    """Number of seeds. Default: the preset's."""
 
     def specs(self, preset: Preset) -> list[RunSpec]:
-        """Return its spec for every seed."""
+        """Return the arm's spec for every seed."""
         number = self.seeds
         if number is None:
             number = min(preset.extra_seeds, preset.seeds) if self.extra else preset.seeds
@@ -52,7 +52,7 @@ class Arm:
 
 
 class Trials(Mapping[Labels, Sequence[Run]], Generic[P]):
-    """The finished runs of a study, by arm and seed; the labels of an arm are a tuple, or one label by itself."""
+    """The finished runs of a study, by arm and seed; an arm is looked up by its tuple of labels or its only label."""
 
     def __init__(self, preset: P, device: torch.device, runs: Mapping[Labels, Sequence[Run]]) -> None:
         self.preset, self.device, self._runs = preset, device, dict(runs)
@@ -68,17 +68,17 @@ class Trials(Mapping[Labels, Sequence[Run]], Generic[P]):
 
     @property
     def first(self) -> Run:
-        """The first seed of the first arm."""
+        """The run with the first seed of the first arm."""
         return next(iter(self.values()))[0]
 
     def pictured_run(self, *labels: Any) -> Run:
-        """Return the run of an arm that pictures show: the first that did not diverge, if any."""
+        """Return the run that represents an arm in pictures: the first that did not diverge, if any."""
         runs = self[labels]
         return next((run for run in runs if run.status == DONE), runs[0])
 
     @property
     def pictured(self) -> Trials[P]:
-        """The runs that pictures show, one per arm."""
+        """The runs that represent the arms in pictures, one per arm."""
         return Trials(self.preset, self.device, {labels: [self.pictured_run(*labels)] for labels in self})
 
     @property
@@ -101,11 +101,11 @@ class Study(ABC, Generic[P]):
     name: ClassVar[str]
     question: ClassVar[str]
     settings: ClassVar[type[Preset]]
-    """Preset class with the settings that it reads."""
+    """Preset class with the settings that the study reads."""
     version: ClassVar[int] = 1
     """Version of its code: raise it when the measurement changes, so that Datasets are measured again."""
     metrics: ClassVar[tuple[str, ...]] = ()
-    """Metrics that it uses, whose versions count too (`recombine.metrics.registry`)."""
+    """Metrics that it uses; Datasets also depend on their versions (`recombine.metrics.registry`)."""
 
     @abstractmethod
     def arms(self, preset: P) -> list[Arm]:
@@ -121,11 +121,11 @@ class Study(ABC, Generic[P]):
 
     @abstractmethod
     def measure(self, trials: Trials[P]) -> xarray.Dataset:
-        """Return the Dataset of the finished runs."""
+        """Measure the finished runs and return a Dataset."""
 
     @property
     def versions(self) -> dict[str, int]:
-        """Declared versions of the code that measures it."""
+        """Declared versions of its measuring code."""
         return {"study": self.version, "scores": SCORES_VERSION, **metric_versions(self.metrics)}
 
     def specs(self, preset: P) -> list[RunSpec]:
@@ -133,11 +133,11 @@ class Study(ABC, Generic[P]):
         return [spec for arm in self.arms(preset) for spec in arm.specs(preset)]
 
     def seeded(self, preset: P, spec: RunSpec) -> list[RunSpec]:
-        """Return the specs of all seeds of the arm with this spec; empty if there is none."""
+        """Return the specs, for all seeds, of the arm with this spec; empty if there is no such arm."""
         return [own for arm in self.arms(preset) if arm.spec == spec for own in arm.specs(preset)]
 
     def trials(self, preset: P, device: torch.device, runs: Mapping[str, Run]) -> Trials[P]:
-        """Return the runs, given by digest, sorted into arms."""
+        """Return runs, given by digest, grouped by arm."""
         by_arm: dict[Labels, list[Run]] = {}
         for arm in self.arms(preset):
             if arm.labels in by_arm:

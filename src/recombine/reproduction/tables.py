@@ -1,6 +1,6 @@
-"""Statistics of a study's Dataset: values per seed, and how they change along stages.
+"""Statistics of a study's Dataset: values per seed, and how they change from stage to stage.
 
-Conventions: the dimension is `stage`. Stage 0 is the input, whose value is given by construction and ignored here.
+Conventions: the dimension is `stage`. Stage 0 is the input, whose value is fixed by construction and ignored here.
 Hidden stages follow and the output comes last; networks with fewer stages than the deepest have trailing NaN. Other
 dimensions are kept. A network without the stages that a statistic needs gets NaN. *Relative depth* is 0 at the first
 hidden stage and 1 at the output.
@@ -20,7 +20,7 @@ QUARTER = 0.25  # of relative depth
 
 
 def keep_first(result: xarray.Dataset, *names: str) -> xarray.Dataset:
-    """Reduce large variables to their first seed with a value and, as `mean_…`, their mean over seeds."""
+    """Reduce large variables to the first seed that has a value, and add their means over seeds as `mean_…`."""
     kept = {}
     for name in names:
         kept[name] = first_seed(result[name])
@@ -29,7 +29,7 @@ def keep_first(result: xarray.Dataset, *names: str) -> xarray.Dataset:
 
 
 def first_seed(values: xarray.DataArray) -> xarray.DataArray:
-    """Return each arm's first seed with a value."""
+    """Return the values of each arm's first seed that has any."""
     inner = values.dims[values.dims.index("seed") + 1 :]
     first = values.notnull().any(inner).argmax("seed")
     rest = [dim for dim in values.dims if dim != "seed"]
@@ -37,7 +37,7 @@ def first_seed(values: xarray.DataArray) -> xarray.DataArray:
 
 
 def listed_attribute(result: xarray.Dataset, name: str) -> list[int]:
-    """Return an attribute that is a list of integers; files store a list of one as a number."""
+    """Return an attribute that is a list of integers; files store a list with one element as a number."""
     return [int(value) for value in np.atleast_1d(result.attrs[name])]
 
 
@@ -57,7 +57,7 @@ def first_hidden(values: xarray.DataArray) -> xarray.DataArray:
 
 
 def middle_hidden(values: xarray.DataArray) -> xarray.DataArray:
-    """Return the value half-way between the first and the last hidden stage; of two, the earlier one."""
+    """Return the value half-way between the first and the last hidden stage (the earlier of two middle ones)."""
     return _at(values, lambda last: (last - 1) // 2)
 
 
@@ -110,7 +110,7 @@ def unevenness(values: xarray.DataArray) -> xarray.DataArray:
     """Return the largest share of the total variation within any quarter of relative depth.
 
     Values are interpolated linearly between stages. A value that changes evenly or not at all scores ¼, one that
-    changes within a quarter scores 1. Only compare networks of equal depth: with s < 4 steps from the first hidden
+    changes only within a quarter scores 1. Compare only networks of equal depth: with s < 4 steps from the first hidden
     stage to the output, the score is at most s / 4.
     """
     import xarray

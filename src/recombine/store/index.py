@@ -1,8 +1,8 @@
-"""The index: a text file with a line per finished run, so that a listing need not open every folder.
+"""The index: a text file with one line per finished run, so that listing runs does not open every folder.
 
-It is only a cache. Each listing compares it with the names and time stamps of the run folders and reads those that are
-missing. Training appends a line. Every line has a checksum; if one does not match, or a run is gone, the file is
-rewritten. If that fails, the folders are read.
+It is only a cache. Each listing compares it with the names and time stamps of the run folders, and reads the folders
+that are missing from it. Training appends a line. Every line has a checksum; if one does not match, or a run is gone,
+the file is rewritten. Errors in writing it are ignored, since the folders can always be read.
 """
 
 from __future__ import annotations
@@ -22,26 +22,25 @@ from recombine.store.names import INDEX, SCORES, is_key
 from recombine.store.run import Run, flattened
 
 TOGETHER = 1000
-"""Number of runs read from their folders, and added to the index, at once."""
+"""Number of runs that are read from their folders and added to the index at once."""
 COLUMNS = ("status", "seed", "finished", *SCORES)
 
 
 class Row(NamedTuple):
-    """Line of the index."""
+    """A line of the index."""
 
     key: str
     stamp: str
     """Inode and time stamp of the run's folder, which change if it is replaced."""
     values: str
-    """Status, seed, time of finishing and scores (`COLUMNS`): a JSON list without its brackets, so that the lists of
-    all
+    """Status, seed, finishing time and scores (`COLUMNS`), as a JSON list without brackets, so that the lists of all
     runs can be parsed as one."""
     settings: str
-    """Other fields of the spec by dotted name, as JSON, which runs that differ only in the seed share."""
+    """Other fields of the spec by dotted name, as JSON; the same for runs that differ only in their seed."""
 
 
 def rows_of(store: Path) -> tuple[list[Row], list[str]]:
-    """Return a row per finished run, updating the index, and the keys of runs that cannot be read."""
+    """Update the index; return a row for each finished run, and the keys of runs that cannot be read."""
     stamps, known = _stamps(store), _read(store)
     rows = {row.key: row for row in known if row is not None and stamps.get(row.key) == row.stamp}
     if len(rows) < len(known):
@@ -94,14 +93,14 @@ def _lines(rows: Iterable[Row]) -> bytes:
 
 
 def _append(store: Path, rows: Iterable[Row]) -> None:
-    """Add rows if possible, after a newline, since a killed process may have left half a line."""
+    """Append rows if possible, after a newline, since a killed process may have left half a line."""
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
     with suppress(OSError), os.fdopen(os.open(store / INDEX, flags, 0o666), "ab") as file:
         file.write(b"\n" + _lines(rows))
 
 
 def _read(store: Path) -> list[Row | None]:
-    """Return the rows of the index, None for a damaged line."""
+    """Return the rows of the index, with None for a damaged line."""
     try:
         content = read(store / INDEX)
     except FileNotFoundError:

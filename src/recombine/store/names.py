@@ -1,4 +1,4 @@
-"""Names of files and folders in a store, and opening a store. Only files with these names are ever deleted."""
+"""Names of the files and folders in a store, and how to open one. Only files with these names are ever deleted."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ MARKER = "recombine.json"
 FORMAT = 1
 INDEX = "index.tsv"
 INDEX_FILES = (INDEX, *(f"index.sqlite{suffix}" for suffix in ("", "-wal", "-shm", "-journal")))
-"""The index, also of earlier versions."""
+"""Files of the index, including those of earlier versions."""
 FOLDERS = ("runs", "checkpoints", "locks", "damaged", "tmp")
 
 SCORES = ("id_mse", "ood_mse", "id_over_blank", "ood_over_blank", "id_accuracy", "ood_accuracy")
-"""Scores of every result; null if a region is empty."""
+"""Scores of every run; null if a region is empty."""
 
 _KEY = rf"[0-9a-f]{{{DIGEST_LENGTH}}}"
 _MADE = {
@@ -42,19 +42,19 @@ def is_key(name: str) -> bool:
 
 
 def key_of(folder: str, name: str) -> str | None:
-    """Return the run to which an entry of a folder belongs; None for a foreign name."""
+    """Return the key of the run that a file or folder belongs to, or None if this package did not make it."""
     match = _MADE[folder].fullmatch(name)
     return match["key"] if match else None
 
 
 def final_name(name: str) -> str:
-    """Return the final name of a file, which may still have a temporary one."""
+    """Return the final name of a file, given this name or its temporary one."""
     match = TEMPORARY.fullmatch(name)
     return name if match is None else match["name"]
 
 
 def unusable(path: Path, required: str) -> StoreError:
-    """Return the error for a path that cannot be used as a store."""
+    """Return an error about a path that cannot be used as a store."""
     return StoreError(f"store must be {required}, got {str(path)!r}")
 
 
@@ -87,13 +87,13 @@ def _mark(path: Path) -> None:
     """Mark a new or empty directory as a store."""
     path.mkdir(parents=True, exist_ok=True)
     foreign = [name for name in sorted(os.listdir(path)) if final_name(name) != MARKER]
-    if foreign and not (path / MARKER).exists():  # otherwise another process was faster
+    if foreign and not (path / MARKER).exists():  # otherwise another process has just created the store
         raise unusable(path, f"an empty or new directory, or a store (it contains {listed(foreign[:3])})")
     write(path / MARKER, json.dumps({"format": FORMAT}).encode())
 
 
 def pack(arrays: Mapping[str, Any], metadata: dict[str, str] | None = None) -> bytes:
-    """Return numpy arrays as safetensors, with metadata in the header."""
+    """Return numpy arrays in safetensors format, with metadata in the header."""
     import numpy
     from safetensors.numpy import save
 

@@ -1,10 +1,10 @@
 """Trained weights in the layout of the Hugging Face hub.
 
     model.safetensors       the weights
-    config.json             spec, shapes of input and output, scores and versions
+    config.json             spec, input and output shapes, scores and versions
     README.md               model card
 
-Loading a folder runs no code from it and opens no other file. The decoder must be a registered one, and names, shapes
+Loading a folder runs no code from it and opens no other files. The decoder must be registered, and the names, shapes
 and types of the weights are checked before memory is allocated.
 """
 
@@ -35,11 +35,11 @@ CONFIG, WEIGHTS, CARD = "config.json", "model.safetensors", "README.md"
 MODEL_TYPE = "recombine"
 FORMAT = 1
 VERSIONS = ("recombine", "torch", "python", "precision", "device")
-"""Fields of the provenance that a configuration keeps."""
+"""Provenance fields that are copied to a configuration."""
 LARGEST = 2**26
-"""Maximum number of pixels of an image and of values of a code, whatever a configuration says."""
+"""Maximum number of pixels in an image and of values in a code that a configuration may ask for."""
 REPOSITORY = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?", re.ASCII)
-"""Names of repositories, which are never paths."""
+"""Valid names of repositories; none of them is a path."""
 METRIC_NAMES = {
     "id_mse": "mean squared error, trained combinations",
     "ood_mse": "mean squared error, held-out combinations",
@@ -82,7 +82,7 @@ Trained with {versions}.
 
 
 class Exported(Protocol):
-    """What is exported of a run (`recombine.store.Run`)."""
+    """The attributes of a run (`recombine.store.Run`) that exporting needs."""
 
     @property
     def key(self) -> str: ...
@@ -99,7 +99,7 @@ class Exported(Protocol):
 
 @dataclass(frozen=True)
 class ModelConfig:
-    """Configuration of a checkpoint in the hub's layout, which `diagnose` and `explore` accept like a module.
+    """The configuration of an exported run, which `diagnose` and `explore` accept in place of a module.
 
     Parameters
     ----------
@@ -110,7 +110,7 @@ class ModelConfig:
     revision
         Branch, tag or commit of a repository.
     token
-        Access token of a private repository.
+        Access token for a private repository.
 
     Examples
     --------
@@ -134,12 +134,12 @@ class ModelConfig:
     def from_pretrained(
         cls, source: str | os.PathLike[str], *, revision: str | None = None, token: str | None = None
     ) -> ModelConfig:
-        """Return the configuration of a folder or of a repository of the hub, without its weights.
+        """Return the configuration in a folder or hub repository, without loading the weights.
 
         Parameters
         ----------
         source
-            Folder written by `Run.save_pretrained`, or repository of the hub, as `name/model`.
+            Folder written by `Run.save_pretrained`, or a hub repository, such as `name/model`.
         revision
             Branch, tag or commit of a repository.
         token
@@ -154,7 +154,7 @@ class ModelConfig:
 
     @classmethod
     def read(cls, folder: Path, *origin: Any) -> ModelConfig:
-        """Return the configuration of a folder, checked for its format; its origin is the folder by default."""
+        """Return the configuration in a folder after checking its format; `origin` defaults to the folder."""
         path = folder / CONFIG
         content = read_given(path, "source")
         try:
@@ -172,7 +172,7 @@ class ModelConfig:
 
     @cached_property
     def spec(self) -> RunSpec:
-        """The spec that was trained; for a task on user images, these must be available."""
+        """The spec that was trained; if its task uses image files, these must be available."""
         from recombine.specs import RunSpec
 
         return RunSpec(**RunSpec.from_stored(dict(self.fields["spec"])))
@@ -187,18 +187,18 @@ class ModelConfig:
 
     @property
     def interface(self) -> Interface:
-        """Shapes of the decoder's input and output."""
+        """Input and output shapes of the decoder."""
         from recombine.decoders import Interface
 
         ends = {name: self.fields["interface"].get(name) for name in ("code_sizes", "image_shape")}
         for name, sizes in ends.items():
             are_sizes = isinstance(sizes, list) and sizes and all(type(size) is int and size > 0 for size in sizes)
             if not are_sizes or math.prod(sizes) > LARGEST:
-                raise InvalidValue(f"{CONFIG}: interface.{name}", sizes, "a list of positive integers of ordinary size")
+                raise InvalidValue(f"{CONFIG}: interface.{name}", sizes, "positive integers of reasonable size")
         return Interface(**{name: tuple(sizes) for name, sizes in ends.items()})
 
     def module(self) -> StagedDecoder:
-        """Return the trained decoder; names, shapes and types of the weights must match."""
+        """Return the trained decoder; the names, shapes and types of its weights must match the configuration."""
         import torch
 
         from recombine.decoders import DECODERS
@@ -207,7 +207,7 @@ class ModelConfig:
         content = read_given(path, "source")
         try:
             weights = unpack(content)
-        except Exception as error:  # whatever a header of a stranger's makes the library raise
+        except Exception as error:  # an untrusted header may make the library raise anything
             raise InvalidValue("source", str(path), f"safetensors ({reason_of(error)})") from None
         decoder, interface = DECODERS.parse(self.fields["spec"].get("decoder")), self.interface
         given = {name: (tuple(array.shape), str(array.dtype)) for name, array in weights.items()}
@@ -231,13 +231,13 @@ class ModelConfig:
 def from_pretrained(
     source: str | os.PathLike[str], *, revision: str | None = None, token: str | None = None
 ) -> StagedDecoder:
-    """Return the trained network of a folder, or of a repository of the Hugging Face hub.
+    """Return the trained network in a folder or in a repository on the Hugging Face hub.
 
     Parameters
     ----------
     source
-        A folder that `Run.save_pretrained` (or `recombine runs export`) wrote; or, where there is no such folder, a
-        repository of the hub, as `name/model`, which needs `pip install huggingface_hub`.
+        A folder written by `Run.save_pretrained` or `recombine runs export`; if there is no such folder, a hub
+        repository such as `name/model`, which requires `pip install huggingface_hub`.
     revision
         Branch, tag or commit of a repository.
     token
@@ -246,7 +246,7 @@ def from_pretrained(
     Returns
     -------
     StagedDecoder
-        The trained module in evaluation mode. `ModelConfig.from_pretrained` returns how it was trained.
+        The trained module in evaluation mode. `ModelConfig.from_pretrained` describes how it was trained.
 
     Examples
     --------
@@ -267,20 +267,20 @@ def from_pretrained(
 
 
 def _folder(source: str | os.PathLike[str], names: list[str], revision: str | None, token: str | None) -> Path:
-    """Return a source folder, or a folder with these files of a repository, downloaded unless cached."""
+    """Return the source folder, or a folder with these files from a repository, downloaded unless cached."""
     path, repo_id = Path(source), os.fspath(source)
     with one_line_errors(path, "source"):
         if path.is_dir():
             return path
-    with hub("source", repo_id, token, "an existing folder, or a repository of the hub", "read") as api:
+    with hub("source", repo_id, token, "an existing folder, or a hub repository", "read") as api:
         return Path(api.snapshot_download(repo_id, revision=revision, allow_patterns=names))
 
 
 @contextmanager
 def hub(field: str, repo_id: Any, token: str | None, required: str, done: str) -> Iterator[Any]:
-    """Yield the hub's API; report whatever it raises as one line."""
+    """Yield the hub's API; turn any error it raises into a one-line message."""
     if not isinstance(repo_id, str) or not REPOSITORY.fullmatch(repo_id):
-        raise InvalidValue(field, repo_id, f"{required}, as 'name/model'")
+        raise InvalidValue(field, repo_id, f"{required} such as 'name/model'")
     try:
         from huggingface_hub import HfApi
     except ImportError:
@@ -292,7 +292,7 @@ def hub(field: str, repo_id: Any, token: str | None, required: str, done: str) -
 
 
 def hub_files(run: Exported) -> dict[str, bytes]:
-    """Return the files of a run in the hub's layout, config.json last, so that it marks a complete folder."""
+    """Return the files of an exported run; config.json is last, so that its presence marks a complete folder."""
     result, interface = run.result, run.spec.interface
     config = {
         "model_type": MODEL_TYPE,
@@ -316,7 +316,7 @@ def hub_files(run: Exported) -> dict[str, bytes]:
 
 
 def _own_modules(part: Frozen) -> set[str]:
-    """Return user modules that define parts of a spec, and must be imported before loading it."""
+    """Return the user modules that define classes used in a spec, and must be imported before loading it."""
     from recombine.records import Frozen  # imports pydantic, which listing runs does not need
 
     module = type(part).__module__
@@ -345,7 +345,7 @@ def model_card(config: Mapping[str, Any]) -> str:
         imports="".join(
             "# register the classes that the training script registered\n"
             if name == "__main__"
-            else f"import {name}  # registers parts of this run\n"
+            else f"import {name}  # registers classes that this run uses\n"
             for name in config["modules"]
         ),
         architecture=architecture,
@@ -360,10 +360,10 @@ def model_card(config: Mapping[str, Any]) -> str:
 
 
 def _require_same(state: Mapping[str, Any], given: Mapping[str, object]) -> None:
-    """Raise unless weights have the decoder's names, shapes and types."""
+    """Raise unless the weights have the names, shapes and types that the decoder expects."""
     expected = {name: (tuple(tensor.shape), str(tensor.dtype).removeprefix("torch.")) for name, tensor in state.items()}
     for name in expected:
         if expected[name] != given.get(name):
-            raise InvalidValue(f"{WEIGHTS}: {name}", given.get(name), f"what {CONFIG} says: {expected[name]}")
+            raise InvalidValue(f"{WEIGHTS}: {name}", given.get(name), f"{expected[name]}, as {CONFIG} says")
     if more := sorted(set(given) - set(expected)):
         raise InvalidValue(WEIGHTS, more[0], f"the tensors of the decoder: {listed(list(expected)[:6])}")

@@ -1,8 +1,8 @@
 """A finished run in a store.
 
-A run's folder holds the files of `FILES` and a manifest with their digests (`recombine.manifest`). Its name is the
-run's key, a digest of the spec and the revision of the training code (`recombine.keys`). Files are checked against the
-manifest whenever they are read.
+A run's folder holds the files listed in `FILES` and a manifest with their digests (`recombine.manifest`). Its name is
+the run's key, a digest of the spec and the revision of the training code (`recombine.keys`). Files are checked against
+the manifest whenever they are read.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ FILES = (SPEC, RESULT, WEIGHTS, ARRAYS)
 
 @dataclass(frozen=True)
 class Problem:
-    """Something wrong with an entry of a store: damaged, not ours, or unreadable."""
+    """A problem with a file or folder in a store: damaged, foreign (`stray`) or unreadable."""
 
     text: str
     kind: Literal["damage", "stray", "unreadable"] = "damage"
@@ -48,7 +48,7 @@ class Run:
     Parameters
     ----------
     key
-        Name of the run: the digest of its spec.
+        Name of the run, a digest of its spec.
     path
         Folder of the run.
 
@@ -69,7 +69,7 @@ class Run:
 
     @cached_property
     def result(self) -> dict[str, Any]:
-        """`status` (done or diverged), `scores`, `steps`, `provenance` and, for sampled grids, `standard_errors`."""
+        """Contains `status`, `scores`, `steps`, `provenance` and, for sampled grids, `points` and `standard_errors`."""
         result = parsed_json(self.content(RESULT))
         if not is_result(result):
             raise StoreError(f"{str(self.path / RESULT)!r} must be the result of a run")
@@ -82,17 +82,16 @@ class Run:
 
     @property
     def scores(self) -> dict[str, float]:
-        """Mean squared error, the same relative to blank, and accuracy, on kept (`id`) and held-out (`ood`)
-        combinations.
+        """Mean squared error (absolute, and relative to a blank output) and accuracy.
 
-        NaN if a region is empty.
+        `id` scores are for trained combinations, `ood` scores for held-out ones; NaN if there are none.
         """
         scores = self.result["scores"].items()
         return {name: float("nan") if value is None else float(value) for name, value in scores}
 
     @property
     def standard_errors(self) -> dict[str, float]:
-        """Standard error of each score due to sampling a large grid; 0 if the whole grid was evaluated.
+        """Standard error of each score, since large grids are sampled; 0 if the whole grid was evaluated.
 
         NaN if a region is empty or too few of its points were sampled.
         """
@@ -106,12 +105,12 @@ class Run:
 
     @property
     def spec_fields(self) -> dict[str, Any]:
-        """The same as a dictionary, with current field names."""
+        """The spec and the revision as a dictionary, with current field names."""
         return with_present_names(parsed_json(self.spec_text))
 
     @cached_property
     def spec(self) -> RunSpec:
-        """The spec."""
+        """The spec that was trained."""
         from recombine.specs import RunSpec
 
         return RunSpec.from_json(self.spec_text)
@@ -135,7 +134,7 @@ class Run:
     # -- the layout of the Hugging Face hub ----------------------------------------------------------------------
 
     def save_pretrained(self, folder: str | os.PathLike[str]) -> Path:
-        """Write weights, configuration and model card in the layout of the Hugging Face hub.
+        """Write the weights, configuration and model card in the layout of the Hugging Face hub.
 
         Parameters
         ----------
@@ -160,20 +159,20 @@ class Run:
         self, repo_id: str, *, private: bool | None = None, token: str | None = None, revision: str | None = None,
         commit_message: str | None = None,
     ) -> str:  # fmt: skip
-        """Upload the same files to the Hugging Face hub as one commit; needs `pip install huggingface_hub`.
+        """Upload the files of `save_pretrained` to the Hugging Face hub; requires `pip install huggingface_hub`.
 
         Parameters
         ----------
         repo_id
-            Repository, as `name/model`; created if necessary.
+            Repository, such as `name/model`; created if necessary.
         private
             Whether a new repository is private. Default: the account's setting.
         token
             Access token. Default: that of the logged-in user.
         revision
-            Branch. Default: main.
+            Branch to upload to. Default: main.
         commit_message
-            Default: a message that names the run.
+            Commit message. Default: one that names the run.
 
         Returns
         -------
@@ -187,7 +186,7 @@ class Run:
         message = commit_message or f"Upload run {self.key}"
         with TemporaryDirectory() as folder:
             self.save_pretrained(folder)
-            with hub("repo_id", repo_id, token, "a repository of the hub", "written to") as api:
+            with hub("repo_id", repo_id, token, "a hub repository", "written to") as api:
                 address = api.create_repo(repo_id, private=private, exist_ok=True)
                 repo_id = address.repo_id
                 api.upload_folder(repo_id=repo_id, folder_path=folder, revision=revision, commit_message=message)
@@ -196,7 +195,7 @@ class Run:
     # -- integrity ---------------------------------------------------------------------------------------------
 
     def content(self, name: str) -> bytes:
-        """Return the content of a file; `StoreError` if it is damaged."""
+        """Return the content of a file; raises `StoreError` if it is damaged."""
         path = self.path / name
         try:
             with one_line_errors(path):
@@ -208,7 +207,7 @@ class Run:
         return content
 
     def digests(self) -> dict[str, str]:
-        """Return digests of the run's files by name; `Differs` if the manifest is damaged."""
+        """Return the digests of the run's files by name; raises `Differs` if the manifest is damaged."""
         if not self._is_folder():
             raise Differs("not a folder")
         with one_line_errors(self.path / MANIFEST):
@@ -225,12 +224,12 @@ class Run:
         raise Differs(f"{MANIFEST}: not as it was written")
 
     def _is_folder(self) -> bool:
-        """Return whether the path is a folder, not a link to one."""
+        """Return whether the path is a folder; a link to a folder is not."""
         with one_line_errors(self.path):
             return stat.S_ISDIR(os.lstat(self.path).st_mode)
 
     def damage(self) -> list[Problem]:
-        """Return what is damaged; raise if a file cannot be read (permissions, a failing disk)."""
+        """Return the damage found; raises if a file cannot be read (missing permission, failing disk)."""
         try:
             digests = self.digests()
         except Differs as error:
@@ -247,7 +246,7 @@ class Run:
         return problems
 
     def problems(self) -> list[Problem]:
-        """Return damage, and foreign entries of the folder."""
+        """Return damage, and files in the folder that do not belong there."""
         damage = self.damage()
         with one_line_errors(self.path):
             names = sorted(os.listdir(self.path)) if self._is_folder() else []
@@ -255,7 +254,7 @@ class Run:
 
 
 def stray(name: str) -> Problem:
-    """Return the problem of a foreign entry."""
+    """Return the problem that a file or folder does not belong here."""
     return Problem(f"{name}: does not belong here", "stray")
 
 
@@ -280,7 +279,7 @@ def spec_key(content: bytes) -> str:
 
 
 def flattened(spec: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Return nested fields by dotted name."""
+    """Return nested fields as a flat dictionary with dotted names."""
     fields: dict[str, Any] = {}
     for name, value in spec.items():
         if isinstance(value, Mapping):

@@ -1,15 +1,15 @@
-"""A directory of runs.
+"""The store, a directory of runs.
 
-    recombine.json          marks a store, with its format
-    index.tsv               cache for listing
-    runs/KEY/               finished run: spec, result, weights, arrays, and a manifest with their digests
-    checkpoints/KEY         latest state of an unfinished run
+    recombine.json          marks the directory as a store, and contains the format version
+    index.tsv               cache for listing runs
+    runs/KEY/               a finished run: spec, result, weights, arrays, and a manifest with their digests
+    checkpoints/KEY         the latest state of an unfinished run
     locks/KEY               locked while a process trains the run
-    damaged/                finished runs with damaged files, moved here
+    damaged/                finished runs that were found to be damaged
     tmp/                    runs being written
 
-A run's folder appears complete, by one rename. A run is loaded only if every file matches its manifest, and its spec
-and revision match its key. Links inside a store are never followed, and foreign files are never deleted.
+A run's folder is complete as soon as it appears, since it is renamed into place. A run is loaded only if every file
+matches the manifest, and spec and revision match the key. Links are never followed, and other files never deleted.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class Store:
         open_folder(self.path, create)
 
     def require_room(self, size: int) -> None:
-        """Raise now if `size` bytes would fill the disk later."""
+        """Raise if the disk does not have room for `size` more bytes."""
         with one_line_errors(self.path):
             free = shutil.disk_usage(self.path).free
         if free < size + SPARE:
@@ -103,7 +103,7 @@ class Store:
         """Return a finished run, checked byte by byte, or None; a damaged run is moved aside.
 
         If the caller does not hold the run's lock (`locked`), a damaged run is moved only if no process is working on
-        it and it is still damaged then, since another process may have retrained it.
+        it and it is still damaged once locked, since another process may have retrained it.
         """
         run = self.run(key)
         try:
@@ -121,7 +121,7 @@ class Store:
             return None  # moved aside by another process
 
     def _put_aside(self, run: Run) -> Run | None:
-        """Move a damaged run aside, holding its lock; return it if it is undamaged after all."""
+        """Move a damaged run aside, or return it if it is undamaged after all; the caller holds its lock."""
         if not run.damage():
             return run
         with one_line_errors(run.path):
@@ -142,12 +142,12 @@ class Store:
             ARRAYS: pack(arrays),
         }
         run = self._placed(key, contents)
-        with suppress(StoreError):  # the run is saved; the next sweep removes a leftover checkpoint
+        with suppress(StoreError):  # the run is saved, and the next sweep removes the leftover checkpoint
             self.checkpoints.forget(key)
         return run
 
     def adopt(self, run: Run) -> None:
-        """Copy a finished run from another store, unless it is here already."""
+        """Copy a finished run from another store, unless this store already has it."""
         with self.lock(run.key):
             if self.find(run.key, locked=True) is None:
                 self._placed(run.key, {name: run.content(name) for name in FILES})
@@ -175,7 +175,7 @@ class Store:
         run, away = self.run(key), self.path / "tmp" / f"{key}.gone.{time.time_ns()}"
         with self._locked(key) as free:
             if free:
-                with one_line_errors(run.path):  # first, so that a half-deleted run never has its own name
+                with one_line_errors(run.path):  # rename first, so that a half-deleted run is never found under its key
                     os.replace(run.path, away)
                 delete(away)
                 self.checkpoints.forget(key)
@@ -207,12 +207,12 @@ class Store:
         return self.run(matching[0])
 
     def table(self, where: str | None = None) -> pandas.DataFrame:
-        """Return the readable finished runs, one row each, oldest first, indexed by key.
+        """Return a table of the readable finished runs, oldest first, indexed by key.
 
         Parameters
         ----------
         where
-            Expression that selects runs, such as `encoding == 'bump' and depth >= 4 and ood_accuracy > 0.9`. Default:
+            Expression that selects runs, e.g. `encoding == 'bump' and depth >= 4 and ood_accuracy > 0.9`. Default:
             all runs.
 
         Returns
@@ -249,7 +249,7 @@ class Store:
             return not free
 
     def unfinished(self) -> list[str]:
-        """Return the keys of runs with a checkpoint that are not finished."""
+        """Return the keys of unfinished runs that have a checkpoint."""
         return [key for key in self.checkpoints if not os.path.lexists(self.run(key).path)]
 
     def discard_checkpoint(self, key: str) -> bool:
@@ -262,7 +262,7 @@ class Store:
     # -- maintenance -------------------------------------------------------------------------------------------
 
     def verify(self) -> Iterator[tuple[str, list[Problem]]]:
-        """Yield each finished run and checkpoint with its problems, and every foreign entry."""
+        """Yield the problems of each finished run and checkpoint, and of everything that does not belong here."""
         for folder in FOLDERS:
             try:
                 names = entries(self.path / folder)
@@ -272,7 +272,7 @@ class Store:
             for name in names:
                 key = key_of(folder, name)
                 if key is not None and (name != key or folder == "locks"):
-                    continue  # in use, or left by a killed process and removed by the next sweep
+                    continue  # in use, or left behind by a killed process; the next sweep removes it
                 try:
                     if key is None:
                         problems = [stray(name)]
@@ -287,7 +287,7 @@ class Store:
                 yield name, [stray(name)]
 
     def leftovers(self, *folders: str) -> list[tuple[str, Path]]:
-        """Return half-written runs and checkpoints, checkpoints of finished runs, and damaged runs, with their keys.
+        """Return keys and paths of half-written runs and checkpoints, checkpoints of finished runs, and damaged runs.
 
         A process may still be working on them.
         """
@@ -296,18 +296,18 @@ class Store:
         return [(key, path) for key, path in ours if not self._is_needed(path)]
 
     def _is_needed(self, path: Path) -> bool:
-        """Return whether this is the checkpoint of an unfinished run."""
+        """Return whether a path is the checkpoint of an unfinished run."""
         return path.parent.name == "checkpoints" and is_key(path.name) and path.name not in self
 
     def delete_leftover(self, key: str, path: Path) -> bool:
-        """Delete a leftover; return False if a process is working on its run."""
+        """Delete a leftover file or folder; return False if a process is working on its run."""
         with self._locked(key) as free:
             if free and not self._is_needed(path):  # its run may have been removed in the meantime
                 delete(path)
         return free
 
     def clean(self) -> None:
-        """Remove what killed processes left; errors are ignored, so that they never stop a sweep."""
+        """Delete what killed processes left behind; errors are ignored, so that they never stop a sweep."""
         remove_abandoned(self.path, lambda name: name in (MARKER, INDEX))
         with suppress(StoreError):
             for key, path in self.leftovers("tmp", "checkpoints"):

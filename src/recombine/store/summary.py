@@ -23,18 +23,18 @@ class Spread:
 
 @dataclass(frozen=True)
 class Summary:
-    """Runs that differ only in their seed.
+    """A summary of runs that differ only in their seed.
 
     Parameters
     ----------
     settings
-        Fields, such as `task.encoding.kind`, in which the summaries of one call differ.
+        Values of the fields, such as `task.encoding.kind`, in which the summaries differ.
     seeds
         Number of runs that did not diverge.
     diverged
         Number of runs that diverged.
     scores
-        Mean and standard deviation over seeds, by score.
+        Mean and standard deviation over seeds of each score.
 
     Examples
     --------
@@ -50,7 +50,7 @@ class Summary:
 
     @property
     def label(self) -> str:
-        """Settings as short text."""
+        """The settings as short text."""
         return ", ".join(f"{name.split('.')[-1] if name[-5:] != '.kind' else name.split('.')[-2]}={value}"
                          for name, value in self.settings.items()) or "all"  # fmt: skip
 
@@ -102,7 +102,7 @@ def _differing(specs: list[dict[str, Any]]) -> list[str]:
     values = {name: {json.dumps(spec[name]) for spec in specs if name in spec} for name in names}
     different = [name for name in names if len(values[name]) > 1 or not all(name in spec for spec in specs)]
     kinds = tuple(name.removesuffix("kind") for name in different if name.endswith(".kind"))
-    # If the kind of a part differs, its other fields add nothing.
+    # If the kind differs (of encoding, decoder, …), fields that only one kind has are redundant.
     return [name for name in different if name.endswith(".kind") or not name.startswith(kinds) or len(values[name]) > 1]
 
 

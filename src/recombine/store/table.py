@@ -1,7 +1,7 @@
-"""Finished runs as a pandas DataFrame, and selecting among them by an expression.
+"""Finished runs as a pandas DataFrame, and their selection by an expression.
 
-A row per run, oldest first: status, every field of the spec by dotted name, scores, and time of finishing. Lists are
-JSON text, so that columns can be compared and counted. A field that a run does not have is missing (NaN).
+Each row is a run, oldest first, with status, every field of the spec by dotted name, scores, and finishing time. Lists
+are JSON text, so that columns can be compared and counted. A field that a run does not have is missing (NaN).
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ ALLOWED = (
     ast.Gt, ast.GtE, ast.In, ast.NotIn, ast.Is, ast.IsNot, ast.Constant, ast.List, ast.Tuple, ast.Name, ast.Attribute,
     ast.Load,
 )  # fmt: skip
-"""Parts of an expression: no calls or subscripts, nothing that could run code."""
+"""Syntax allowed in an expression: no calls or subscripts, since those could run code."""
 
 
 def table_of(rows: Sequence[Row]) -> pandas.DataFrame:
-    """Return rows of the index as a table, indexed by key."""
+    """Return rows of the index as a DataFrame, indexed by key."""
     import pandas
 
-    flat = json.loads(f"[{','.join(row.values for row in rows)}]")  # one list, since a list per run takes much longer
+    flat = json.loads(f"[{','.join(row.values for row in rows)}]")  # much faster than a list per run
     values = {name: flat[place :: len(COLUMNS)] for place, name in enumerate(COLUMNS)}
     # Runs that differ only in their seed share their settings, which are parsed once and then repeated.
     numbers = {text: number for number, text in enumerate(dict.fromkeys(row.settings for row in rows))}
@@ -58,7 +58,7 @@ def table_of(rows: Sequence[Row]) -> pandas.DataFrame:
 
 
 def short_name(column: str) -> str:
-    """Return a column's name without prefix, such as `encoding` for `task.encoding.kind`."""
+    """Return the short name of a column, e.g. `encoding` for `task.encoding.kind`."""
     name = column.removesuffix(".kind")
     return name.removeprefix("task.").removeprefix("recipe.").removeprefix("decoder.")
 
@@ -86,7 +86,7 @@ def selected(table: pandas.DataFrame, where: str) -> pandas.DataFrame:
 
 
 class _Columns(ast.NodeTransformer):
-    """Replaces column names, which may have dots, by plain ones, and comparisons with None, which pandas lacks."""
+    """Replaces column names, which may contain dots, and comparisons with None, which pandas does not support."""
 
     def __init__(self, known: list[str], where: str) -> None:
         self.known, self.where = known, where
@@ -113,7 +113,7 @@ class _Columns(ast.NodeTransformer):
         if not any(isinstance(part, ast.Constant) and part.value is None for part in node.comparators):
             return node
         if len(node.ops) > 1 or not isinstance(node.left, ast.Name):
-            raise InvalidValue("where", self.where, f"{EXAMPLE}; compare a column with None by itself")
+            raise InvalidValue("where", self.where, f"{EXAMPLE}; compare a column with None separately")
         method = "isnull" if isinstance(node.ops[0], ast.Eq | ast.Is) else "notnull"
         return ast.Call(ast.Attribute(node.left, method), [], [])
 

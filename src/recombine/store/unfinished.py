@@ -1,11 +1,11 @@
 """Locks and checkpoints of unfinished runs.
 
-A lock is the kernel's lock on a file, which ends with its holder, however that dies; there are no stale locks. Whoever
-releases a lock removes the file. A process that waited for a file which has been removed holds a lock that nobody sees,
-so it starts over.
+Locks are the kernel's file locks. They end when their process ends, in whatever way, so there are no stale locks. The
+process that releases a lock deletes its file. A process that was waiting for the deleted file then holds a lock that no
+other process can see, so it tries again.
 
-`checkpoints/KEY` is one file, replaced by one rename: a line with a digest of key and content, then the arrays as
-safetensors. A checkpoint that is damaged, or renamed from another run, is ignored.
+`checkpoints/KEY` is a single file, replaced by renaming: a line with a digest of the key and the content, then the
+arrays in safetensors format. A checkpoint that is damaged or belongs to another run is ignored.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from recombine.store.run import Problem
 
 
 class Lock:
-    """Exclusive lock on a file."""
+    """An exclusive lock on a file."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -44,7 +44,7 @@ class Lock:
                     os.close(descriptor)
                     raise
                 with suppress(FileNotFoundError):
-                    if os.path.samestat(os.fstat(descriptor), os.lstat(self.path)):  # the path is still this file
+                    if os.path.samestat(os.fstat(descriptor), os.lstat(self.path)):  # not deleted yet
                         self._descriptor = descriptor
                         return True
                 os.close(descriptor)
@@ -55,7 +55,7 @@ class Lock:
             descriptor, self._descriptor = self._descriptor, None
             with suppress(OSError):  # a leftover file does no harm
                 self.path.unlink()
-            with suppress(OSError):  # it is closed all the same
+            with suppress(OSError):  # it is closed in any case
                 os.close(descriptor)
 
     def __enter__(self) -> Self:
@@ -67,7 +67,7 @@ class Lock:
 
 
 class Checkpoints:
-    """Checkpoints of a store."""
+    """The checkpoints in a store."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -101,7 +101,7 @@ class Checkpoints:
         return iter([name for name in entries(self.folder) if is_key(name)])
 
     def problems(self, name: str) -> list[Problem]:
-        """Return what is wrong with a checkpoint."""
+        """Return the problems of a checkpoint."""
         with one_line_errors(self.folder / name):
             return [] if self._content(name) is not None else [Problem("checkpoint: content changed")]
 

@@ -1,11 +1,11 @@
 """A sweep on a Dask cluster.
 
-A task is an ordinary sweep over a few specs (`train_on_worker`): it takes the runs' locks, checks the store, trains
-from checkpoints and saves. Tasks can be repeated, lost or cancelled without harm: the driver compares its specs with
-the store and submits what is missing again.
+Each Dask task is an ordinary sweep over a few specs (`train_on_worker`): it locks the runs, checks the store, trains
+from checkpoints and saves. Tasks can be repeated, lost or cancelled without harm, since the driver (the process that
+started the sweep) compares its specs with the store and submits missing runs again.
 
-The driver holds its own lock in the store while it runs. A task that does not see the lock's file at the start has
-another folder at the store's path; if the file disappears later, the task writes a checkpoint and ends.
+The driver holds a separate lock in the store while it runs. If a task does not find the lock's file at the start, its
+store is not the driver's; if the file disappears later, the task writes a checkpoint and ends.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ from recombine.training import program_of, resolve_device, within
 from recombine.version import __version__
 
 RETRIES = 2
-"""How often Dask repeats a task that raised."""
+"""Number of times that Dask repeats a task that raised an error."""
 SUBMIT_SECONDS = 1.0
-"""Time between submissions, so that runs of another driver are not submitted constantly."""
+"""Time between submissions, so that runs that another driver is training are not submitted constantly."""
 QUIET_SECONDS = 10.0
-"""Time between two lookups in the store of runs whose tasks have not reported."""
+"""Time between checks of the store for runs whose tasks have not reported."""
 LOOK_SECONDS = 1.0
-"""How often a task checks that its driver is alive."""
+"""Time between a task's checks that its driver is alive."""
 CONNECT_SECONDS, RECONNECT_SECONDS = 10.0, 2.0
 """Timeouts for connecting to the scheduler: at the start, and for each later attempt."""
 LEAVE_SECONDS = 60.0
-"""Time for tasks to write checkpoints when the driver is interrupted."""
+"""Time that tasks have to write checkpoints when the driver is interrupted."""
 CONTEXT_LOST = 70
 """Exit code of a worker whose CUDA context is lost."""
 
@@ -67,7 +67,7 @@ def train_on_cluster(sweep: Sweep, scheduler: Any, device: str, say: Say) -> Non
 
 
 class _Driver:
-    """One call of `train_on_cluster`."""
+    """The state of one call of `train_on_cluster`."""
 
     def __init__(self, sweep: Sweep, scheduler: Any, device: str, say: Say) -> None:
         self.sweep, self.scheduler, self.device, self.say = sweep, scheduler, device, say
@@ -77,7 +77,7 @@ class _Driver:
         self.futures: dict[Any, list[str]] = {}
         """Runs of each unfinished task."""
         self.alone: set[str] = set()
-        """Runs of failed tasks, which are submitted one by one to find the culprit."""
+        """Runs of failed tasks, which are submitted one by one to find the one that fails."""
         self.checkpoints: dict[str, int | None] = {}
         """Time stamp of a run's checkpoint at its last failure."""
         self.failed: dict[str, BaseException] = {}
@@ -87,7 +87,7 @@ class _Driver:
         """Whether the user was told that there are no workers."""
 
     def run(self, interruptions: Interruptions) -> None:
-        """Submit tasks and compare with the store until nothing is missing."""
+        """Submit tasks and check the store until no run is missing."""
         self.lock.acquire()
         while any(key not in self.failed for key in self.sweep.pending):
             if interruptions.noted:
@@ -106,7 +106,7 @@ class _Driver:
         _close(self.client)
 
     def _submit(self) -> None:
-        """Submit every missing run that is not in a task."""
+        """Submit all missing runs that are not part of a task."""
         now, sweep = time.monotonic(), self.sweep
         if now - self.submitted < SUBMIT_SECONDS:
             return
@@ -135,10 +135,10 @@ class _Driver:
                 self.futures[self.client.submit(packed, pure=False, retries=RETRIES, resources=resources)] = keys
         except Exception:
             if self.client.status == "running":
-                raise  # otherwise the scheduler was lost just now
+                raise  # otherwise the connection to the scheduler was just lost
 
     def _groups(self, keys: list[str], size: int) -> Iterator[list[str]]:
-        """Yield the runs of each task: of one program and similar length, the longest first."""
+        """Yield the runs of each task, which can train together and have similar lengths, longest first."""
         alike: dict[object, list[str]] = {}
         for key in sorted(keys, key=lambda key: -self.sweep.steps[key]):
             alike.setdefault(key if key in self.alone else program_of(self.sweep.pending[key]), []).append(key)
@@ -147,9 +147,9 @@ class _Driver:
                 yield group[first : first + size]
 
     def _collect(self) -> None:
-        """Look up the runs of finished tasks and, from time to time, all others in the store.
+        """Look up the runs of finished tasks in the store and, from time to time, all other runs.
 
-        If a worker's clock is set back, Dask delays its messages by as much, and only the store is up to date.
+        If a worker's clock is set back, Dask delays its messages by that time, and only the store is up to date.
         """
         for future in [future for future in self.futures if future.done()]:
             missing = self._missing(self.futures.pop(future))
@@ -170,10 +170,10 @@ class _Driver:
     def _blame(self, keys: list[str], error: BaseException) -> None:
         """Record the failure of a task that raised repeatedly or whose workers died.
 
-        A run with a new checkpoint since its last failure is not to blame, nor one that had not started when the worker
-        died (a killed process leaves the file of its lock).
+        Runs are not to blame if they have written a checkpoint since their last failure, or had not started when the
+        worker died (a killed process leaves its lock's file behind).
         """
-        if isinstance(error, RecombineError):  # about the worker, its device or the store, not about a run
+        if isinstance(error, RecombineError):  # caused by the worker, its device or the store, not by a run
             raise error
         if type(error).__name__ == "KilledWorker":
             keys = [key for key in keys if os.path.lexists(self.sweep.store.lock(key).path)]
@@ -191,7 +191,7 @@ class _Driver:
             self.say(f"run {key}: failed ({reason_of(error)})")
 
     def _reconnect(self, interruptions: Interruptions) -> None:
-        """Wait for a lost scheduler, possibly at another address; all tasks are submitted again."""
+        """Wait until the scheduler can be reached again, possibly at another address; resubmit all tasks."""
         self.say(f"scheduler: connection lost, waiting ({len(self.sweep.pending)} runs left)")
         _close(self.client)
         self.futures.clear()
@@ -205,7 +205,7 @@ class _Driver:
         self.say("scheduler: connected again")
 
     def _stop(self) -> NoReturn:
-        """Let tasks write checkpoints, then stop."""
+        """Wait for the tasks to write checkpoints, then stop."""
         store, deadline = self.sweep.store, time.monotonic() + LEAVE_SECONDS
         self.lock.release()
         self.client.cancel(list(self.futures))
@@ -226,14 +226,14 @@ def train_on_worker(
     path: str, token: str, version: str, specs: list[RunSpec], device: str, checkpoint_seconds: float,
     memory: float | None,
 ) -> None:  # fmt: skip
-    """Train specs on the current Dask worker, leaving out runs that others are training."""
+    """Train specs on the current Dask worker, except runs that other processes are training."""
     from distributed import get_worker
 
     worker, hardware = get_worker(), resolve_device(device)
     if version != __version__:
         raise RecombineError(f"worker {worker.name}: recombine is {__version__}, the driver has {version}")
     if hardware.type == "cpu":
-        torch.set_num_threads(1)  # so that bits do not depend on the worker's cores
+        torch.set_num_threads(1)  # so that results do not depend on the number of cores
     store = Store(path, create=False)
     driver = store.lock(token).path
     if not os.path.lexists(driver):
@@ -257,13 +257,13 @@ def train_on_worker(
     except getattr(torch, "AcceleratorError", ()) as error:
         if isinstance(error, torch.cuda.OutOfMemoryError):
             raise
-        os._exit(CONTEXT_LOST)  # every later task of this process would fail; Dask's nanny starts a new one
+        os._exit(CONTEXT_LOST)  # later tasks would fail in this process; Dask's nanny restarts it
 
 
 def _packed(function: Callable[..., None], *arguments: Any) -> Callable[[], None]:
-    """Return a call as a function that is pickled by value and unpacked on the worker.
+    """Return a function without arguments that unpickles a call on the worker and executes it.
 
-    Dask's scheduler unpickles what is submitted, but has neither this package nor the user's classes.
+    Dask's scheduler unpickles whatever is submitted, but may not have this package or the user's classes.
     """
     from distributed.protocol.pickle import dumps
 
@@ -277,7 +277,7 @@ def _packed(function: Callable[..., None], *arguments: Any) -> Callable[[], None
 
 
 def connected(scheduler: Any, seconds: float) -> Any:
-    """Return a new client for a scheduler, given its address, its file, or the user's client."""
+    """Return a new client for a scheduler, given by its address, its file or an existing client."""
     try:
         from distributed import Client
     except ImportError:
@@ -303,7 +303,7 @@ def _close(client: Any) -> None:
 
 @contextmanager
 def _quiet_dask() -> Iterator[None]:
-    """Silence Dask's tracebacks about lost connections, which the driver reports itself."""
+    """Silence Dask's tracebacks about lost connections, which the driver reports."""
     loggers = [logging.getLogger(f"distributed.{name}") for name in ("client", "core", "comm", "batched")]
     levels = [logger.level for logger in loggers]
     for logger in loggers:

@@ -1,7 +1,7 @@
 """Train specs in this process (`local`), in several (`processes`), or on a Dask cluster (`cluster`).
 
-Completed runs are loaded from the store; unfinished ones continue from their checkpoints, to the same bits. Several
-processes may share a store: each waits for runs that another one is training.
+Completed runs are loaded from the store; unfinished ones continue from their checkpoints, with bit-identical results.
+Several processes may share a store: each waits for runs that another one is training.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from recombine.sweep.progress import Progress, Say, Shown, TrainingBar, Watch
 from recombine.training import DEVICES, check_precision, resolve_device, within
 
 MEMBERS_TOGETHER = {"cpu": 1, "cuda": 128}
-"""Default maximum of members trained together. On a CPU they train in turn anyway; on a GPU, more are hardly faster."""
+"""Default number of members trained together. On a CPU they train in turn anyway; on a GPU, more hardly help."""
 CHECKPOINT_SECONDS = 30.0
 
 
@@ -42,44 +42,44 @@ def train(
     say: Say | None = None,
     progress: Shown = "auto",
 ) -> list[Run]:
-    """Train all specs that are not in the store, and return the finished runs in order.
+    """Train all specs that are not in the store yet, and return the finished runs in the order of the specs.
 
     Parameters
     ----------
     specs
         Specs to train, or a single one.
     store
-        Store or its path. Default: `RECOMBINE_STORE`, or `./runs`.
+        The store, or its path. Default: `RECOMBINE_STORE`, or `./runs`.
     device
         `auto`, `cpu` or `cuda`.
     members
-        Maximum number of members trained together on a GPU. Default: 128.
+        Maximum number of members (networks) trained together on a GPU. Default: 128.
     checkpoint_seconds
         Seconds between checkpoints.
     watch
         Function that is called with the current `Progress`.
     processes
-        Number of single-threaded worker processes on a CPU; it does not change the result. A script that uses several
+        Number of single-threaded worker processes on a CPU; results do not depend on it. A script that uses several
         must guard its code with `if __name__ == "__main__":`.
     memory
         GPU memory limit in GiB. Default: all that is free. Members that do not fit are trained later.
     check
-        How completed runs are checked: `bytes` reads every file and trains damaged runs again; `names` only looks for
-        the run, which takes a second instead of minutes for 100 000 runs. Files are always checked when loaded later.
+        How to check completed runs: `bytes` reads every file and retrains damaged runs; `names` only checks that runs
+        exist, which takes a second instead of minutes for 100 000 runs. Files are always checked when they are loaded.
     scheduler
-        Dask cluster to train on, whose workers see the store at the same path: the scheduler's address
-        (`tcp://HOST:PORT`), the path of a scheduler file, or a `distributed.Client`. If workers have a resource `GPU`,
-        only these train, ensembles of up to `members`; otherwise each task is one run with one thread.
+        Dask cluster to train on: the scheduler's address (`tcp://HOST:PORT`), the path of a scheduler file, or a
+        `distributed.Client`. Workers must find the store at the same path. If some workers have a resource `GPU`, only
+        those train, up to `members` runs at once; otherwise each task trains one run with one thread.
     say
-        Function that is called with a line when a scheduler is lost or a run fails. Default: the line is logged.
+        Function that is called with a message when the scheduler is lost or a run fails. Default: log the message.
     progress
-        Whether to show a progress bar. `auto`: in a notebook or terminal, unless `watch` is given. True: also print a
-        line per tenth to standard error elsewhere.
+        Whether to show a progress bar. `auto`: in a notebook or terminal, unless `watch` is given. True: elsewhere,
+        also print a line to standard error after every tenth of the work.
 
     Returns
     -------
     list of Run
-        One per spec.
+        One run per spec.
 
     Raises
     ------
@@ -104,7 +104,7 @@ def train(
             raise InvalidValue(name, value, f"at least {smallest}")
     if device not in DEVICES:
         raise InvalidValue("device", device, f"one of {listed(DEVICES)}")
-    workers_device = torch.device("cpu" if device == "cpu" else "cuda")  # the best case; workers may have none
+    workers_device = torch.device("cpu" if device == "cpu" else "cuda")  # assume a GPU; workers may have none
     hardware = resolve_device(device) if scheduler is None else workers_device
     for spec in specs:
         check_precision(spec.recipe.precision, hardware)

@@ -1,4 +1,4 @@
-"""Members that train together, from their checkpoints or the start to finished runs in the store."""
+"""A group of runs that train together, from the start or from checkpoints until they are saved in the store."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ EVALUATED_AT_ONCE = 512
 
 
 class Group:
-    """An ensemble being trained; the caller holds the runs' locks."""
+    """An ensemble in training; the caller holds the locks of its runs."""
 
     def __init__(self, store: Store, specs: Mapping[str, RunSpec], device: torch.device) -> None:
         self.store, self.keys, self.device = store, list(specs), device
@@ -60,7 +60,7 @@ class Group:
         self._mark = time.perf_counter()
 
     def fit(self) -> Iterator[None]:
-        """Train to the end, yielding between spans of steps, when the caller may stop or write a checkpoint."""
+        """Train to the end, yielding every few steps so that the caller can stop or write a checkpoint."""
         self._mark = time.perf_counter()
         yield from fit(self.ensemble, self.state)
         self._take_time()
@@ -73,7 +73,7 @@ class Group:
 
     @property
     def steps_done(self) -> int:
-        """Total number of steps of all members."""
+        """Total number of steps taken by all members."""
         return int(self.state.step.sum())
 
     @property
@@ -91,7 +91,7 @@ class Group:
             self.store.checkpoints.write(key, {**arrays, "clock": clock.numpy()})
 
     def save_all(self) -> list[Run]:
-        """Evaluate all members and save them to the store, several at once, since disks are slow to flush."""
+        """Evaluate all members and save them to the store, several at a time, since flushing files is slow."""
         specs, saving, batch = self.ensemble.specs, {}, self.ensemble.recipe.batch
         chunk = batch if self.device.type == "cpu" else min(batch * len(self.keys), EVALUATED_AT_ONCE)
         with ThreadPoolExecutor(min(len(self.keys), SAVED_AT_ONCE)) as pool:
@@ -105,7 +105,7 @@ class Group:
     def _finished(
         self, index: int, evaluator: Evaluator
     ) -> tuple[str, str, dict[str, Any], dict[str, Any], dict[str, Any]]:
-        """Return the arguments of `Store.save` for a member: key, spec, result, weights, arrays."""
+        """Return the arguments of `Store.save` for a member: key, spec, result, weights and arrays."""
         ensemble, state = self.ensemble, self.state
         spec = ensemble.specs[index]
         evaluation = evaluator.of(lambda inputs: ensemble.outputs(state, index, inputs), spec.task.held_out)
@@ -138,7 +138,7 @@ class Group:
 
 
 def _alike_in_sample(specs: Sequence[RunSpec], members: list[int]) -> list[list[int]]:
-    """Split members whose tasks render alike by hold-out, if the evaluated points depend on it."""
+    """Split members with the same images into groups with the same hold-out, if evaluation points depend on it."""
     if not samples(specs[members[0]].task):
         return [members]
     groups: dict[str, list[int]] = {}
@@ -148,13 +148,13 @@ def _alike_in_sample(specs: Sequence[RunSpec], members: list[int]) -> list[list[
 
 
 def _without_nan(numbers: dict[str, float]) -> dict[str, float | None]:
-    """Replace NaN by None, for JSON."""
+    """Replace NaN by None, since JSON has no NaN."""
     return {name: value if value == value else None for name, value in numbers.items()}
 
 
 @cache
 def git_commit() -> str | None:
-    """Return the commit of the source tree, with `+changes` if files differ; None outside a git repository.
+    """Return the commit of the source tree, with `+changes` if it was modified; None outside a git repository.
 
     `RECOMBINE_COMMIT` overrides it for a copy without git history.
     """

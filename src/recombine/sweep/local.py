@@ -1,4 +1,4 @@
-"""A sweep in this process: train specs that are not in the store, group by group.
+"""A sweep in this process, which trains the specs that are not in the store, group by group.
 
 The store's locks divide the work among all processes that share it.
 """
@@ -30,11 +30,11 @@ Check = Literal["bytes", "names"]
 STOPPED = "interrupted; run the same command to continue"
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 ShouldStop = Callable[[], bool]
-"""Returns whether to stop; called between spans of steps."""
+"""Function that returns whether to stop; it is called every few steps."""
 
 
 class Interruptions:
-    """Context that notes the first interruption (SIGINT or SIGTERM) instead of raising; a second one raises.
+    """A context that records the first interruption (SIGINT or SIGTERM) instead of raising; a second one raises.
 
     Interrupting a step would leave an inconsistent state, so a sweep checks between steps, writes a checkpoint and
     stops. Outside the main thread, which receives all signals, the context does nothing.
@@ -60,7 +60,7 @@ class Interruptions:
 
 
 class Sweep:
-    """One call of `train`."""
+    """The state of one call of `train`."""
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class Sweep:
     ) -> None:
         self.memory, self.check = memory, check
         self.fitting: dict[tuple[object, ...], int] = {}
-        """Number of members that fit the device, by program."""
+        """Number of members that fit into memory, by program (what runs that train together have in common)."""
         self.store, self.device, self.members = store, device, members
         self.checkpoint_seconds = checkpoint_seconds
         self.watch = watch or (lambda progress: None)
@@ -94,7 +94,7 @@ class Sweep:
             self.work(lambda: interruptions.noted)
 
     def begin(self) -> None:
-        """Clean up after killed processes and prepare."""
+        """Clean up after killed processes, and prepare the sweep."""
         self.store.clean()
         self.prepare()
 
@@ -109,7 +109,7 @@ class Sweep:
             self.pending = dict(sorted(self.pending.items(), key=lambda item: -self.steps[item[0]]))
 
     def work(self, should_stop: ShouldStop, *, wait: bool = True) -> None:
-        """Train until nothing is pending; wait for runs that others train, or leave them."""
+        """Train until no run is pending; wait for runs that other processes train, or (`wait=False`) skip them."""
         while self.pending:
             taken: dict[str, Lock] = {}
             try:
@@ -118,7 +118,7 @@ class Sweep:
                     self._train(list(taken), should_stop)
                 elif not wait:
                     return
-                else:  # other processes are training all that is left
+                else:  # other processes are training all remaining runs
                     self.report()
                     time.sleep(POLL_SECONDS)
                     if should_stop():
@@ -150,7 +150,7 @@ class Sweep:
         self.steps_pending -= self.steps.get(key, 0)
 
     def _take(self, taken: dict[str, Lock]) -> None:
-        """Lock pending runs of one program that no other process is training."""
+        """Lock pending runs that can train together and that no other process is training."""
         program, limit = None, self.members
         for key, spec in list(self.pending.items()):
             if len(taken) >= limit:
@@ -172,7 +172,7 @@ class Sweep:
                 limit = min(self.members, self.fitting[program])
 
     def _train(self, keys: list[str], should_stop: ShouldStop) -> None:
-        """Train some runs together and save them; if memory does not suffice, only reduce their number."""
+        """Train some runs together and save them; if memory runs out, only halve the number for the next attempt."""
         try:
             group = self._trained(keys, should_stop)
         except torch.cuda.OutOfMemoryError:
@@ -208,7 +208,7 @@ class Sweep:
         return group
 
     def report(self, **training: Any) -> None:
-        """Report progress, with what is known of the members that are training."""
+        """Report progress, including the given values for the members that are training."""
         idle = {"members": 0, "steps_done": self.steps_done, "steps_left": self.steps_pending}
         state: dict[str, Any] = {**idle, "error": math.nan, **training}
         self.watch(Progress(runs=self.runs, finished=len(self.finished), **state))

@@ -1,11 +1,11 @@
 """A sweep in several single-threaded processes.
 
-A step of a small network hardly uses two cores, so several processes train more runs than several threads. The store's
+A small network hardly benefits from a second core, so several processes train faster than several threads. The store's
 locks divide the work: each worker is an ordinary sweep over all pending runs, and the parent only adds up their
-reports. Each run has one thread, so its bits do not depend on the number of processes.
+reports. Each run uses one thread, so its result does not depend on the number of processes.
 
-On a signal, a message from the parent, or the parent's end (which closes the pipe), a worker writes a checkpoint
-between two steps and exits. If a worker dies, its locks are released and the others take its runs.
+When a worker receives a signal or a message from the parent, or the parent ends (which closes the pipe), it writes a
+checkpoint and exits. If a worker dies, its locks are released and the other workers train its runs.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ from recombine.sweep.progress import Progress
 LEAVE_SECONDS = 10.0
 """How long to wait for a worker to exit after its last message."""
 SEARCH_SECONDS = 1.0
-"""Time between two lookups of finished runs in the store."""
+"""Time between checks of the store for finished runs."""
 NOTHING = Progress(runs=0, finished=0, members=0, steps_done=0, steps_left=0, error=math.nan)
 
 
 def train_in_processes(sweep: Sweep, processes: int) -> None:
-    """Finish a sweep with up to this many processes; a single one is the current process."""
+    """Finish a sweep with up to this many worker processes, or in the current process if one is enough."""
     sweep.begin()
     count, threads = min(processes, len(sweep.pending)), torch.get_num_threads()
     with Interruptions() as interruptions:
@@ -58,13 +58,13 @@ def train_in_processes(sweep: Sweep, processes: int) -> None:
 
 
 def run_worker(parent: Connection, store: Store, members: int, checkpoint_seconds: float) -> None:
-    """Train the specs that the parent sends, until all are done or the parent says to stop or is gone.
+    """Train the specs that the parent sends, until all are done, the parent says to stop, or the parent ends.
 
-    Sends its `Progress`, first an empty one when it is ready, and finally an error, if any.
+    The worker sends an empty `Progress` when it is ready, then its progress, and finally an error, if any.
     """
     torch.set_num_threads(1)
     stopping = threading.Event()
-    for number in SIGNALS:  # even repeated ones: only the parent decides to stop at once
+    for number in SIGNALS:  # even repeated ones, since the parent decides whether to stop at once
         signal.signal(number, lambda *_: stopping.set())
 
     def listen() -> None:
@@ -102,7 +102,7 @@ def _send(parent: Connection, error: Exception) -> None:
 
 
 class _Workers:
-    """The worker processes, by the parent's end of the pipe to each."""
+    """The worker processes, keyed by the parent's end of the pipe to each."""
 
     def __init__(self, sweep: Sweep) -> None:
         self.sweep = sweep
@@ -112,8 +112,8 @@ class _Workers:
         self.steps, self.searched = sweep.steps_pending, time.monotonic()
 
     def start(self, count: int) -> None:
-        """Start workers with signals blocked, since Ctrl-C goes to all; each unblocks them after setting handlers."""
-        resource_tracker.ensure_running()  # otherwise started by the first worker, unblocking signals
+        """Start workers with signals blocked, since Ctrl-C reaches all; each unblocks them once it has handlers."""
+        resource_tracker.ensure_running()  # otherwise the first worker starts it, which unblocks signals
         context, sweep = multiprocessing.get_context("spawn"), self.sweep
         before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
         try:
@@ -140,7 +140,7 @@ class _Workers:
             if not stopping and (interruptions.noted or not isinstance(self.failure, Interrupted | None)):
                 stopping = True
                 for ours in open_pipes:
-                    if ours not in self.reports:  # still importing: nothing to save
+                    if ours not in self.reports:  # still importing, with nothing to save
                         self.children[ours].kill()
                     with suppress(OSError):
                         ours.send("stop")
@@ -154,7 +154,7 @@ class _Workers:
             raise self.failure or (Interrupted(STOPPED) if interruptions.noted else died)
 
     def _receive(self, ours: Any) -> bool:
-        """Receive all messages of a worker, reports or an error; return False when it is gone."""
+        """Receive all messages (progress or an error) from a worker; return False if it has exited."""
         try:
             while ours.poll():
                 message = ours.recv()
@@ -171,7 +171,7 @@ class _Workers:
         return True
 
     def _report(self) -> None:
-        """Report progress from the workers' latest reports and, once a second, the store."""
+        """Report progress from the workers' latest messages and, once a second, from the store."""
         sweep, reports = self.sweep, self.reports.values()
         if time.monotonic() - self.searched >= SEARCH_SECONDS:
             sweep.serve_finished()

@@ -1,4 +1,4 @@
-"""Progress of a sweep, shown as a bar in a terminal or notebook, or as a line per tenth elsewhere."""
+"""The progress of a sweep, shown as a bar in a terminal or notebook; elsewhere, a line is printed every tenth."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from recombine.console import console, counted, visible, write_error
 
 @dataclass(frozen=True)
 class Progress:
-    """Progress of a sweep.
+    """The progress of a sweep.
 
     Parameters
     ----------
     runs
-        Number of runs of the sweep.
+        Number of runs in the sweep.
     finished
         Number of finished runs.
     members
         Number of members training now.
     steps_done
-        Steps taken by all members, without runs that were in the store already.
+        Steps taken by all members, except in runs that were already in the store.
     steps_left
-        Steps still to take.
+        Steps that remain to be taken.
     error
         Mean training error of the members training now; NaN if unknown.
     failed
@@ -66,7 +66,7 @@ LINE_SECONDS = 1.0
 
 
 class TrainingBar:
-    """Progress bar of a sweep."""
+    """A progress bar for a sweep."""
 
     def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
         screen = console(stderr=True)
@@ -92,7 +92,7 @@ class TrainingBar:
         return self
 
     def __exit__(self, kind: object, *_: object) -> None:
-        if self.shown:  # some versions of rich end a bar that was never shown with an empty line
+        if self.shown:  # some versions of rich print an empty line at the end of a bar that was never shown
             if kind is None and self.last is not None:  # a sweep does not report its end
                 total = self.last.steps_done + self.last.steps_left
                 self(replace(self.last, finished=self.last.runs, members=0, steps_done=total, steps_left=0))
@@ -113,7 +113,7 @@ class TrainingBar:
 
     def __call__(self, progress: Progress) -> None:
         """Show new progress."""
-        if self.last is not None and progress.steps_done < self.last.steps_done:  # another sweep of the same command
+        if self.last is not None and progress.steps_done < self.last.steps_done:  # the command's next sweep
             self.sweep_began, self.tenth = self.clock(), 0
         self.last = progress
         if not self.shown:
@@ -151,7 +151,7 @@ def _notes(progress: Progress) -> list[str]:
 
 
 def duration(seconds: float) -> str:
-    """`12 s`, `3 min 05 s`, `2 h 07 min`."""
+    """Return a duration as text: `12 s`, `3 min 05 s`, `2 h 07 min`."""
     whole = round(seconds)
     if whole < 60:
         return f"{whole} s"

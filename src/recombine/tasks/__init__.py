@@ -1,4 +1,4 @@
-"""Tasks: factor values to images, with encoding, hold-out and training set."""
+"""Tasks: images rendered from factor values, with an encoding, a hold-out and a training set."""
 
 from recombine.tasks.array import ArrayTask
 from recombine.tasks.base import TASKS, AnyTask, Examples, Task

@@ -1,10 +1,10 @@
-"""The array task: user images with known factors.
+"""The array task: user-supplied images with known factors.
 
-Combinations may be missing; these are neither kept nor held out, and never evaluated. A spec holds the identity of the
-data instead of a path, so a run's key does not depend on where the file is, and changes with any pixel.
+Combinations may be missing; these are neither kept nor held out, and never evaluated. A spec stores a digest of the
+data instead of a path, so a run's key changes with any pixel but does not depend on where the file is.
 
-Images have no derivative with respect to factors. No factor can be absent from an image: isolated examples are means
-over the images that may be trained on (`tasks/training_sets.py`). The blank output is the mean image.
+Images have no derivative with respect to factors. No factor can be absent from an image: isolated examples are averages
+over images that may be trained on (`tasks/training_sets.py`). The blank output is the mean image.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from recombine.factors import TURN, FactorGrid, Form
 from recombine.tasks.base import TASKS, Task
 
 KEPT_MEANS = 2**26
-"""Size of the cache for mean images in bytes."""
+"""Maximum size in bytes of the cache for mean images."""
 OFF_GRID = 1e-6
 """Tolerance when looking up a value, relative to the spacing."""
 
@@ -57,15 +57,15 @@ class ArrayTask(Task):
 
     kind: Literal["array"] = "array"
     encoding: AnyEncoding = Mixed()
-    """How factor values are coded. Default: numbers as bumps, categories one-hot, angles as bumps on the circle."""
+    """Encoding of the factor values. Default: bump for numbers, onehot for categories, circular for angles."""
     data: str
-    """File or folder of images and factors (docs/data.md); specs store a digest of its content."""
+    """File or folder of images and factors (docs/data.md); only a hash of its contents is stored with the run."""
     categorical: tuple[str, ...] = ()
-    """Numeric factors that are categories; strings always are."""
+    """Numeric factors to treat as categorical; string-valued factors always are."""
     angular: tuple[str, ...] = ()
-    """Factors that are angles."""
+    """Factors to treat as angles."""
     turn: Annotated[float, Field(gt=0)] = TURN
-    """A full turn in the units of the angular factors: 360 for degrees, 6.283185 for radians."""
+    """Size of a full turn in the units of the angular factors: 360 for degrees, 6.283185 for radians."""
 
     position_factors: ClassVar[tuple[str, ...]] = ()
     optional_factors: ClassVar[tuple[str, ...] | None] = ()
@@ -74,26 +74,26 @@ class ArrayTask(Task):
     def __init__(self, /, images: Any = None, factors: Any = None, **fields: Any) -> None:
         if images is not None or factors is not None:
             if fields.get("data") is not None:
-                raise InvalidValue("data", fields["data"], "either data or images and factors")
+                raise InvalidValue("data", fields["data"], "omitted if images and factors are passed")
             fields["data"] = with_factors(images, factors)
         opened = open_images(fields["data"]) if fields.get("data") is not None else None  # stays open for the grid
         super().__init__(**({**fields, "data": opened.digest} if opened is not None else fields))
 
     @cached_property
     def source(self) -> LabelledImages:
-        """Images and their factors."""
+        """The images and their factors."""
         return open_images(self.data)
 
     @cached_property
     def arrangement(self) -> Arrangement:
-        """Grid that the factors span, and the image of each point."""
+        """The grid that the factors span, and the image index of each point."""
         forms: dict[str, Form] = dict.fromkeys(self.categorical, "category")
         forms |= dict.fromkeys(self.angular, "angle")
         return arranged(self.source.columns, forms, self.turn, self.source.factors_field)
 
     @property
     def levels(self) -> dict[str, tuple[Any, ...]]:
-        """Values of each factor as in the data, by position."""
+        """Values of each factor as they appear in the data, in grid order."""
         return self.arrangement.levels
 
     def factor_grid(self) -> FactorGrid:
@@ -123,7 +123,7 @@ class ArrayTask(Task):
         return torch.cat(means).float()
 
     def rows(self, values: Float[Tensor, "row factor"]) -> Int[Tensor, " row"]:
-        """Return the number of the image for each row of factor values."""
+        """Return the image index for each row of factor values."""
         self.check_columns(values)
         values = values.detach().cpu()
         points = self.grid.nearest(values)
@@ -131,11 +131,11 @@ class ArrayTask(Task):
             zip(self.grid.factors, self.grid.positions(points).unbind(1), strict=True)
         ):
             if bool(((factor.position(values[:, k]) - nearest).abs() > OFF_GRID).any()):
-                raise InvalidValue("values", factor.name, "values in the data, since images are not interpolated")
+                raise InvalidValue("values", factor.name, "values in the data; images are not interpolated")
         rows = torch.from_numpy(self.arrangement.row_of_point)[points]
         if bool((rows < 0).any()):
             missing = values[int((rows < 0).nonzero()[0])].tolist()
-            raise InvalidValue("values", missing, f"combinations of {listed(self.grid.names)} in the data")
+            raise InvalidValue("values", missing, f"combinations of {listed(self.grid.names)} that occur in the data")
         return rows
 
     def render(self, values: Float[Tensor, "row factor"]) -> Float[Tensor, "row *channel y x"]:
@@ -151,7 +151,7 @@ class ArrayTask(Task):
         return images
 
     def _mean_images(self, values: Float[Tensor, "row factor"]) -> Float[Tensor, "row ..."]:
-        """Return means over absent factors, cached because each one reads many images."""
+        """Return mean images over absent factors, cached because each mean reads many images."""
         names = [tuple(row) for row in values.nan_to_num(nan=torch.inf).tolist()]
         new = list({name: row for row, name in enumerate(names) if name not in self.means}.values())
         computed = dict(zip((names[row] for row in new), super().images(values[new]), strict=True)) if new else {}

@@ -1,7 +1,7 @@
-"""Tasks: a renderer from factor values to images, with a grid, an encoding, a hold-out and a training set.
+"""Tasks: a renderer from factor values to images, plus a factor grid, an encoding, a hold-out and a training set.
 
 Factor values are rows `(row, factor)`; NaN marks a factor that is **absent** from an example. An isolated-factor
-example (a stripe, in the bump task) shows one factor, or a few, and all others are absent (`training_sets.py`).
+example (such as a stripe in the bump task) shows one or a few factors; all others are absent (`training_sets.py`).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from recombine.tasks.training_sets import AnyTrainingRule, Draws, Each, averaged
 
 
 class Examples(NamedTuple):
-    """Inputs and targets of a network."""
+    """A network's inputs and targets."""
 
     inputs: Float[Tensor, "row ..."]
     targets: Float[Tensor, "row ..."]
@@ -56,40 +56,40 @@ class Task(Variant):
     """
 
     encoding: AnyEncoding = Bump()
-    """How factor values are coded; mixed:x=bump:angle=polar sets one encoding per factor."""
+    """Encoding of the factor values; mixed:x=bump:angle=polar sets one encoding per factor."""
     holdout: AnyHoldout = Center()
     """Combinations held out of training."""
     training: AnyTrainingRule = Draws()
-    """How to choose the training set among the kept combinations."""
+    """How to choose the training set from the combinations that are not held out."""
     centers: Literal["integer", "real"] = "integer"
-    """Training values on the grid, or anywhere in its range."""
+    """Whether training values lie on the grid (integer) or anywhere in its range (real)."""
     region: Literal["kept", "whole"] = "kept"
-    """Train on kept combinations only, or on the whole grid (the hold-out is then only a region to evaluate)."""
+    """Train only on combinations that are not held out (kept), or on all, with the hold-out only evaluated (whole)."""
     isolated: bool = False
-    """Add every single factor value shown alone (all 2N stripes)."""
+    """Add one training example for each factor value shown alone (for bumps, the 2N stripes of an N × N image)."""
     isolated_factors: Annotated[SomeFactors, ADDED] = None
-    """Factors shown by isolated examples, by name or position, as x,y. Default: all factors."""
+    """Factors shown in isolated examples, by name or position, e.g. x,y. Default: all factors."""
     isolated_together: Annotated[int, Field(ge=1, le=64), ADDED] = 1
-    """Number of factors that an isolated example shows: 1 for each alone, 2 for every pair."""
+    """Number of factors that each isolated example shows: 1 for single factors, 2 for pairs."""
     mixing: Annotated[float, Field(ge=0.001, le=0.999)] | None = None
-    """Fraction of isolated examples in an epoch, reached by repeating the rarer kind; none: each example once."""
+    """Fraction of isolated examples in an epoch, reached by repeating the rarer kind. Default: no repetition."""
     direction: Literal["decode", "encode"] = "decode"
-    """`decode`: code to image. `encode`: image to code."""
+    """Direction of the mapping: decode (code to image) or encode (image to code)."""
     allow_unseen: bool = False
-    """Allow a hold-out that removes a factor value altogether."""
+    """Allow hold-outs that remove some factor values from training entirely."""
 
     position_factors: ClassVar[tuple[str, ...]] = ("x", "y")
-    """Factors that give the column and row of the extreme pixel, if any do."""
+    """Factors that give the column and row of the brightest (or darkest) pixel, if there are any."""
     optional_factors: ClassVar[tuple[str, ...] | None] = None
-    """Factors that an image can be drawn without; None: all. Isolated examples are means over any other factor."""
+    """Factors that may be absent from an image; None means all. Isolated examples average over any other factor."""
     streamed: ClassVar[bool] = False
     """Whether examples are read from a file that may be larger than memory."""
 
-    # Before `resolved` filled in what depends on the grid; `replace` starts from these.
+    # Values before `resolved` filled in whatever depends on the grid; `replace` starts from these.
     _given_encoding: Encoding | None = PrivateAttr(default=None)
     _given_holdout: Holdout | None = PrivateAttr(default=None)
 
-    # -- what a renderer supplies ------------------------------------------------------------------------------
+    # -- implemented by subclasses -----------------------------------------------------------------------------
 
     @abstractmethod
     def factor_grid(self) -> FactorGrid:
@@ -107,14 +107,14 @@ class Task(Variant):
 
     @abstractmethod
     def render(self, values: Float[Tensor, "row factor"]) -> Float[Tensor, "row *channel y x"]:
-        """Return the image of each row of factor values; NaN marks an absent factor, which must be optional."""
+        """Return an image for each row of factor values; NaN marks an absent factor, which must be optional."""
 
     def resolved_holdout(self) -> Holdout:
-        """Return the hold-out with every bound filled in; a task may have its own default."""
+        """Return the hold-out with every bound filled in; a task may override the default bounds."""
         return self.holdout.resolved(self.grid)
 
     def replace(self, /, **fields: Any) -> Self:
-        """Return a copy with some fields changed; default bounds of the hold-out follow the new grid."""
+        """Return a copy with some fields changed; the hold-out's default bounds adapt to the new grid."""
         given = {"holdout": self._given_holdout or self.holdout, "encoding": self._given_encoding or self.encoding}
         return super().replace(**{**given, **fields})
 
@@ -127,22 +127,22 @@ class Task(Variant):
 
     @cached_property
     def rendering_key(self) -> str:
-        """Fields that determine the grid and how examples look, but not which are trained on, as JSON.
+        """JSON of the fields that determine the grid and the look of examples, but not which examples are trained on.
 
-        Tasks with equal keys have equal examples for equal factor values. Examples that are means over the combinations
-        that may be trained on also depend on the hold-out.
+        Tasks with equal keys give equal examples for equal factor values. If examples are averages over the
+        combinations that may be trained on, the hold-out is included.
         """
         return self.model_dump_json(exclude=WHICH - KEPT if self.isolated and self.fixed_factors else WHICH)
 
     @cached_property
     def fixed_factors(self) -> tuple[int, ...]:
-        """Positions of the factors that no image can be drawn without."""
+        """Positions of the factors that every image needs."""
         optional = self.grid.names if self.optional_factors is None else self.optional_factors
         return tuple(axis for axis, name in enumerate(self.grid.names) if name not in optional)
 
     @cached_property
     def present(self) -> Bool[Tensor, " point"]:
-        """Mask of grid points that have an example; data may lack some combinations."""
+        """Mask of grid points that have an example; datasets may lack some combinations."""
         return torch.ones(self.grid.size, dtype=torch.bool)
 
     @cached_property
@@ -161,7 +161,7 @@ class Task(Variant):
         return tuple(self.encoding.size(factor) for factor in self.grid.factors)
 
     def codes(self, values: Float[Tensor, "row factor"]) -> Float[Tensor, "row code"]:
-        """Return the concatenated codes of all factors; zeros for an absent factor."""
+        """Return the concatenated codes of all factors, with zeros for absent ones."""
         self.check_columns(values)
         blocks = [self.encoding.present(values[:, k], factor) for k, factor in enumerate(self.grid.factors)]
         return torch.cat(blocks, dim=-1)
@@ -175,7 +175,7 @@ class Task(Variant):
         return Examples(planes.float(), codes.float())
 
     def images(self, values: Float[Tensor, "row factor"]) -> Float[Tensor, "row ..."]:
-        """Return the image of each row of factor values; the mean over absent factors that are not optional."""
+        """Return an image for each row of factor values, averaged over absent factors that are not optional."""
         fixed = list(self.fixed_factors)
         if not fixed or not bool(torch.isnan(values[:, fixed]).any()):
             return self.render(values)
@@ -183,7 +183,7 @@ class Task(Variant):
 
     @cached_property
     def blank(self) -> Float[Tensor, " ..."]:
-        """Output that ignores the input: an empty image, or the mean code over the grid."""
+        """Baseline output that ignores the input: an empty image, or the mean code over the grid."""
         if self.direction == "decode":
             return torch.full(self.image_shape, self.background)
         if self.grid.size <= ENUMERATED:
@@ -192,20 +192,20 @@ class Task(Variant):
         return torch.cat(means).float()  # the same up to rounding
 
     def isolated_values(self) -> Float[Tensor, "row factor"]:
-        """Return every factor value (or combination of a group of factors) with all other factors absent."""
+        """Return rows with every value of one factor (or group of factors) and all other factors absent."""
         return isolated_rows(self.grid, self._usable(), self._shown_groups(), self.fixed_factors)
 
     def _shown_groups(self) -> list[tuple[int, ...]]:
-        """Return the groups of factors that isolated examples show."""
+        """Return the groups of factors shown in isolated examples."""
         return list(combinations(sorted(self.grid.axes(self.isolated_factors)), self.isolated_together))
 
     def check_columns(self, values: Float[Tensor, "row factor"]) -> None:
-        """Raise unless rows have one value for each factor."""
+        """Raise an error unless rows have one value for each factor."""
         if values.shape[1] != len(self.grid.factors):
-            raise InvalidValue("values", values, f"rows of one value for each of {listed(self.grid.names)}")
+            raise InvalidValue("values", values, f"rows with one value for each of {listed(self.grid.names)}")
 
     def training_values(self, seed: int) -> Float[Tensor, "row factor"]:
-        """Return the training set of a seed, one row per example of an epoch."""
+        """Return the training set for a seed, with one row per example in an epoch."""
         usable = self._usable()
         if self.centers == "real":
             combined = self._real_values(usable, seed)
@@ -238,7 +238,7 @@ class Task(Variant):
             values = torch.cat([values, draws[usable[self.grid.nearest(draws)]]])
         return values[:count]
 
-    # -- mistakes ----------------------------------------------------------------------------------------------
+    # -- validation --------------------------------------------------------------------------------------------
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -268,7 +268,7 @@ class Task(Variant):
             if factor.form == "category":
                 raise InvalidValue("centers", self.centers, f"integer, since {factor.name} is a category")
             if not self.encoding.of(factor).differentiable:
-                self._refuse_encoding(factor, "an encoding of real values, since centers is 'real'")
+                self._refuse_encoding(factor, "an encoding that accepts real values, since centers is 'real'")
         if isinstance(self.training, Each):
             raise InvalidValue("training", str(self.training), "draws, pick or percent, since centers is 'real'")
 
@@ -291,7 +291,7 @@ class Task(Variant):
         groups = self._shown_groups()
         for axis, factor in enumerate(self.grid.factors):
             if not all(axis in group for group in groups) and not self.encoding.of(factor).population:
-                self._refuse_encoding(factor, "a population code, since isolated leaves factors absent")
+                self._refuse_encoding(factor, "a population code, since isolated examples leave factors absent")
 
     def _refuse_encoding(self, factor: Factor, allowed: str) -> Never:
         part = self.encoding.of(factor)

@@ -6,14 +6,14 @@
 `exp(−(i − x)² / 2σ²)` in every row, is a bump with y absent. Known answer: a blank image scores an MSE of πσ² / size²
 (0.0040 at size 28, σ = 1) against a bump far from the border.
 
-**bumps**: draws the same images with the factors x and y, bit for bit; a separate kind so that keys of stored runs do
-not change. A quantity that is neither a factor nor fixed, or is NaN in a row, is **absent**:
+**bumps**: with the factors x and y, draws the same images bit for bit; it is a separate kind so that keys of stored
+`bump` runs do not change. A quantity that is neither a factor nor fixed, or is NaN in a row, is **absent**:
 
-- `x`, `y`: column and row of the centre. Absent: the bump becomes a stripe, its maximum over that axis.
-- `size`: multiplies σ. Absent: 1.
-- `intensity`: height of the bump. Absent: 1.
-- `orientation`: angle of the long axis from the horizontal in degrees, counter-clockwise as seen; the standard
-  deviations are σ√e along and σ/√e across it, for an elongation e. Period 180°. Absent: the bump is round.
+- `x`, `y`: column and row of the centre. If one is absent, the bump becomes a stripe, its maximum along that axis.
+- `size`: a factor that multiplies σ; 1 if absent.
+- `intensity`: height of the bump; 1 if absent.
+- `orientation`: angle of the long axis from the horizontal in degrees, counter-clockwise as displayed, with period
+  180°. For elongation e, the standard deviations are σ√e along and σ/√e across it. If absent, the bump is round.
 
 Known answers: a bump far from the border sums to 2πσ²·size²·intensity at every orientation; 180° is 0°, bit for bit.
 """
@@ -37,11 +37,11 @@ class GaussianTask(Task):
     """Bumps on a square image."""
 
     size: Annotated[int, Field(ge=2, le=512)] = 28
-    """Rows and columns of the image."""
+    """Height and width of the image in pixels."""
     sigma: Annotated[float, Field(gt=0, le=1e6)] = 1.0
-    """Width of the bump in pixels."""
+    """Width (standard deviation) of the bump in pixels."""
     polarity: Literal["bright", "dark"] = "bright"
-    """`bright`: the bump is 1 on 0. `dark`: 0 on 1."""
+    """Draw bumps of 1 on a background of 0 (bright), or of 0 on 1 (dark)."""
 
     @property
     def image_shape(self) -> tuple[int, int]:
@@ -68,7 +68,7 @@ class BumpTask(GaussianTask):
 
     kind: Literal["bump"] = "bump"
     brightness: Annotated[int, Field(ge=1, le=512)] = 1
-    """Number of levels of a third factor that scales the bump; 1 leaves it out."""
+    """Number of values of a third factor, which scales the bump; 1 leaves this factor out."""
 
     def factor_grid(self) -> FactorGrid:
         factors = [Factor("x", 0, self.size - 1, self.size), Factor("y", 0, self.size - 1, self.size)]
@@ -105,9 +105,9 @@ class BumpsTask(GaussianTask, QuantityTask):
 
     kind: Literal["bumps"] = "bumps"
     factors: tuple[FactorText, ...] = ("x=14", "y=14", "size=4")
-    """Factors among x, y, size, intensity, orientation, each as NAME=COUNT or NAME=LOW..HIGH..COUNT."""
+    """Factors, chosen from x, y, size, intensity, orientation, each as NAME=COUNT or NAME=LOW..HIGH..COUNT."""
     elongation: Annotated[float, Field(ge=1, le=100)] = 3.0
-    """Ratio of the long to the short axis of a bump with an orientation."""
+    """Ratio of the long to the short axis of an oriented bump."""
 
     def quantities(self) -> tuple[Quantity, ...]:
         return (
@@ -128,7 +128,7 @@ class BumpsTask(GaussianTask, QuantityTask):
         return image if self.polarity == "bright" else 1 - image
 
     def _upright(self, columns: dict[str, Tensor], sigma: Float[Tensor, " row"]) -> Float[Tensor, "row y x"]:
-        """Return round bumps: the product of a profile along each axis."""
+        """Return round bumps, each the product of one profile per axis."""
         width = (2 * sigma**2)[:, None]
         across, down = (torch.exp(-(self._offsets(columns[name]) ** 2) / width) for name in ("x", "y"))
         return across[:, None, :] * down[:, :, None]
@@ -149,12 +149,12 @@ class BumpsTask(GaussianTask, QuantityTask):
         return torch.exp(mixed - along)
 
     def _offsets(self, centers: Float[Tensor, " row"]) -> Float[Tensor, "row pixel"]:
-        """Return the offsets of an axis's pixels from the centre; 0 if the factor is absent."""
+        """Return each pixel's offset from the centre along one axis, or 0 if the factor is absent."""
         pixels = torch.arange(self.size, dtype=centers.dtype, device=centers.device)
         absent = torch.isnan(centers)[:, None]
         return torch.where(absent, 0.0, pixels - present(centers, 0.0)[:, None])
 
 
 def present(values: Float[Tensor, " row"], neutral: float) -> Float[Tensor, " row"]:
-    """Replace absent values by a neutral constant, which has no derivative."""
+    """Replace absent values with a neutral constant, whose derivative is 0."""
     return torch.where(torch.isnan(values), torch.full_like(values, neutral), values)

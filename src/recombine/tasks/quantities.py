@@ -1,10 +1,10 @@
-"""Tasks whose factors are chosen among the quantities that a renderer can vary (x, y, scale, hue, …).
+"""Tasks whose factors are chosen from the quantities that a renderer can vary (x, y, scale, hue, …).
 
-- `factors`: `x=8` means 8 values of x over its default range, `scale=6..12..4` 4 values from 6 to 12, ends included;
-- `fixed`: `hue=120` sets a quantity that is not a factor. All others have the renderer's defaults.
+- `factors`: `x=8` means 8 values of x over its default range, and `scale=6..12..4` 4 values from 6 to 12 inclusive;
+- `fixed`: `hue=120` sets a quantity that is not a factor. All others keep the renderer's defaults.
 
-A default range may exclude one end, such as intensity 0, or 360°, which is 0° again: 4 intensities are ¼, ½, ¾ and 1, 4
-rotations are 0°, 90°, 180° and 270°. Numbers are normalised, so that equal tasks have equal digests.
+A default range may exclude one end, such as intensity 0, or 360°, which equals 0°: 4 intensities are ¼, ½, ¾ and 1, and
+4 rotations are 0°, 90°, 180° and 270°. Numbers are normalised, so that equal tasks have equal digests.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ from recombine.factors import Factor, FactorGrid
 from recombine.tasks.base import Task
 
 POSITION = ("x", "y")
-"""Factors that are a position in the image: column and row."""
+"""Factors that give a position in the image: column and row."""
 FARTHEST = 1e6
-"""Default bound of quantities."""
+"""Default bound on the magnitude of a quantity."""
 
 
 @dataclass(frozen=True)
 class Quantity:
-    """Something that a renderer can vary."""
+    """A quantity that a renderer can vary."""
 
     name: str
     low: float
     high: float
     usual: float = math.nan
-    """Default value; NaN: absent."""
+    """Default value; NaN means absent."""
     least: float = -FARTHEST
     most: float = FARTHEST
     open_end: Literal["low", "high"] | None = None
@@ -59,32 +59,32 @@ class Quantity:
                 raise InvalidValue("factors", f"{self.name}={count}", allowed)
             if ends and ends != (low, high):
                 text = f"{self.name}={'..'.join(map(_written, ends))}..{count}"
-                raise InvalidValue("factors", text, f"{self.name}={count}: of a category, the first {count}")
+                raise InvalidValue("factors", text, f"{self.name}={count}, which means the first {count}")
         for end in (low, high):
             self.check(end)
         return Factor(self.name, low, high, count, form=self.form, period=self.period)
 
     def check(self, value: float) -> float:
-        """Return the value, or raise if it cannot be drawn."""
+        """Return the value; raise an error if it cannot be drawn."""
         if not self.least <= value <= self.most or (self.form == "category" and value != int(value)):
             raise InvalidValue(self.name, value, self.allowed)
         return value
 
     @property
     def allowed(self) -> str:
-        """Range of values, for messages."""
+        """Allowed range of values, for error messages."""
         kind = "an integer, " if self.form == "category" else ""
         return f"{kind}{self.least:g} to {self.most:g}"
 
 
 FORMS = {
-    "factors": "NAME=COUNT or NAME=LOW..HIGH..COUNT with at least 2 values, as x=8 or scale=6..12..4",
-    "fixed": "NAME=VALUE, as hue=120",
+    "factors": "NAME=COUNT or NAME=LOW..HIGH..COUNT with at least 2 values, such as x=8 or scale=6..12..4",
+    "fixed": "NAME=VALUE, such as hue=120",
 }
 
 
 def _parsed(field: str, text: str) -> tuple[str, list[float]]:
-    """Return the name and the numbers of a text in one of the forms above."""
+    """Parse a string in one of the forms above and return its name and numbers."""
     name, _, numbers = text.partition("=")
     try:
         values = [float(number) for number in numbers.split("..")]
@@ -110,15 +110,15 @@ FixedText = Annotated[str, AfterValidator(partial(_normalised, "fixed"))]
 
 
 class QuantityTask(Task):
-    """A task whose factors are chosen among the quantities of its renderer."""
+    """A task whose factors are chosen from the quantities that its renderer can vary."""
 
     factors: tuple[FactorText, ...]
-    """Factors, each as NAME=COUNT or NAME=LOW..HIGH..COUNT."""
+    """Factors, each written as NAME=COUNT or NAME=LOW..HIGH..COUNT."""
     fixed: tuple[FixedText, ...] = ()
-    """Values of quantities held constant, each as NAME=VALUE; others have defaults."""
+    """Values of quantities held constant, each as NAME=VALUE; all others have defaults."""
 
     peaked: ClassVar[bool] = True
-    """Whether the extreme pixel is at (x, y), as for a bump, unlike a uniformly bright sprite."""
+    """Whether the brightest (or darkest) pixel is at (x, y), as in a bump but not in a uniformly bright sprite."""
 
     @abstractmethod
     def quantities(self) -> tuple[Quantity, ...]:
@@ -126,7 +126,7 @@ class QuantityTask(Task):
 
     @property
     def position_factors(self) -> tuple[str, ...]:  # type: ignore[override]  # here it depends on the factors
-        """Column and row of the extreme pixel, if both are factors."""
+        """Factors x and y if both exist and give the position of the brightest (or darkest) pixel; else empty."""
         return POSITION if self.peaked and {*POSITION} <= {*self.grid.names} else ()
 
     def factor_grid(self) -> FactorGrid:

@@ -1,14 +1,14 @@
 """The rotation task: handwritten digits rotated by an angle, with a gap in the angles.
 
-Bright digits on black, 0 … 1, `image[y, x]`. Angles are in degrees, **counter-clockwise as seen** (row 0 on top), about
-the centre of the image, with bilinear interpolation in float64, which blurs except at multiples of 90°. For other sizes
-than 28, the upright digit is resampled by area before it is rotated.
+Images `image[y, x]` show bright digits (up to 1) on black (0). Digits are rotated **counter-clockwise as displayed**
+(row 0 on top), by an angle in degrees about the image centre, with bilinear interpolation in float64, which blurs them
+except at multiples of 90°. For sizes other than 28, the upright digit is resampled by area before it is rotated.
 
 The factor `angle` has evenly spaced values in [0°, 360°). With several digits, the factor `digit` comes first: value k
 is `shown_digits[k]`. The hold-out `center` without bounds is a gap: the angles strictly between 160° and 200°, of the
-first digit only. With one digit that removes whole angles, so `allow_unseen` is on by default.
+first digit only. With one digit, this removes these angles entirely, so `allow_unseen` is on by default.
 
-Neither factor can be absent: isolated examples are means over the other one. `digits/PROVENANCE.md` says where the
+Neither factor can be absent: isolated examples are averages over the other one. `digits/PROVENANCE.md` says where the
 digits are from. Known answers: 0° is the upright digit, 90° is `torch.rot90` of it, 360° is 0° again.
 """
 
@@ -32,13 +32,13 @@ from recombine.holdouts import Center, Holdout
 from recombine.tasks.base import TASKS, Task
 
 GAP = (160, 200)
-"""Edges of the default gap in degrees, which are trained on."""
+"""Edges of the default gap in degrees; the edges themselves are trained on."""
 DIGITS = 10
 
 
 @cache
 def upright_digits() -> Float[Tensor, "digit y x"]:
-    """Return the ten upright digits, 0 … 1."""
+    """Return the ten upright digits, with pixel values from 0 to 1."""
     import numpy
 
     with (files("recombine.tasks") / "digits" / "digits.npy").open("rb") as file:
@@ -59,27 +59,27 @@ class RotationTask(Task):
 
     kind: Literal["rotation"] = "rotation"
     encoding: AnyEncoding = Polar()
-    """How factor values are coded; an angle is (cos θ, sin θ) by default."""
+    """Encoding of the factor values; by default, an angle is encoded as (cos θ, sin θ)."""
     allow_unseen: bool = True
-    """Allow a hold-out that removes an angle altogether, as a gap does."""
+    """Allow hold-outs that remove some angles from training entirely, such as a gap."""
     size: Annotated[int, Field(ge=2, le=512)] = 28
-    """Rows and columns of the image."""
+    """Height and width of the image in pixels."""
     angles: Annotated[int, Field(ge=2, le=100_000)] = 1000
-    """Number of angles, evenly spaced."""
+    """Number of evenly spaced angles."""
     digit: Annotated[int, Field(ge=0, lt=DIGITS)] = 4
-    """The digit, or the first of several."""
+    """The digit to draw, or the first one if there are several."""
     digits: Annotated[int, Field(ge=1, le=DIGITS)] = 1
-    """Number of digits; 1 leaves the factor out."""
+    """Number of different digits, which are a second factor; 1 leaves this factor out."""
 
     position_factors: ClassVar[tuple[str, ...]] = ()
     optional_factors: ClassVar[tuple[str, ...]] = ()
 
     @classmethod
     def gap(cls, angles: int, digits: int = 1, edges: tuple[float, float] = GAP) -> Center:
-        """Return a hold-out of the grid angles strictly between two edges in degrees, of the first digit only."""
+        """Return a hold-out of the grid angles strictly between two edges (in degrees), for the first digit only."""
         low, high = floor(edges[0] * angles / TURN) + 1, ceil(edges[1] * angles / TURN) - 1
         if low > high:
-            allowed = f"enough for one between {edges[0]:g} and {edges[1]:g} degrees"
+            allowed = f"large enough for one angle between {edges[0]:g} and {edges[1]:g} degrees"
             raise InvalidValue("angles", angles, allowed)
         return Center(low=low, high=high) if digits == 1 else Center(low=(0, low), high=(0, high))
 
@@ -103,7 +103,7 @@ class RotationTask(Task):
 
     @cached_property
     def upright(self) -> Float[Tensor, "digit y x"]:
-        """Upright digits in the image's size."""
+        """Upright digits, resized to the image."""
         chosen = upright_digits()[list(self.shown_digits)]
         if chosen.shape[1:] == self.image_shape:
             return chosen
@@ -119,7 +119,7 @@ class RotationTask(Task):
         back = torch.stack([cos, -sin, none, sin, cos, none], dim=-1).reshape(-1, 2, 3)
         which = values[:, 0].round().long() if self.digits > 1 else torch.zeros_like(angle, dtype=torch.int64)
         if bool(((which < 0) | (which >= self.digits)).any()):
-            raise InvalidValue("values", which.unique().tolist(), f"digits by their position, 0 to {self.digits - 1}")
+            raise InvalidValue("values", which.unique().tolist(), f"digit numbers from 0 to {self.digits - 1}")
         upright = self.upright.to(values.device)[which][:, None]
         grid = functional.affine_grid(back, list(upright.shape), align_corners=False)
         return functional.grid_sample(upright, grid, align_corners=False)[:, 0]

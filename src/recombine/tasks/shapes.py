@@ -1,8 +1,8 @@
-"""Shapes of sprites: the coverage of each pixel, anti-aliased and differentiable.
+"""Sprite shapes, drawn as anti-aliased, differentiable coverage of each pixel.
 
 A shape of scale s has an area of s² pixels and its centroid at the given position. Its coordinates are u to the right
-and v up, in pixels from the centroid. `image[y, x]`, pixel centres at the integers, angles in degrees,
-counter-clockwise as seen.
+and v up, in pixels from the centroid. Images are `image[y, x]` with pixel centres at the integers; angles are in
+degrees, counter-clockwise as displayed.
 
 **Edges.** Across an edge, coverage falls from 1 to 0 over two pixels, as the integral of a tent, so that the image has
 a continuous derivative; edges along the pixel grid keep area and centroid exactly, others nearly. Convex polygons are
@@ -13,7 +13,7 @@ of π/6 to a smooth outline (Steiner's formula), and the shape is drawn smaller 
 bit for bit. `cos_sin` reduces angles to within 45° of a quarter turn before rounding, so that full turns change
 nothing, bit for bit, and quarter turns have cosines and sines of exactly 0 and ±1.
 
-Known answers: areas and centroids are within 1 % (of s) for scales from `SMALLEST` on.
+Known answers: areas and centroids are accurate to 1 % (of s) for scales of at least `SMALLEST`.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from recombine.factors import TURN
 
 QUARTERS = 4
 SMALLEST = 6.0
-"""Smallest scale in pixels: below it, two soft edges overlap inside a shape."""
+"""Smallest scale in pixels; below it, opposite soft edges overlap inside a shape."""
 SPREAD = 1 / 6
 """Variance of an edge's tent, in squared pixels."""
 LONGER = 1.5
 """Ratio of an ellipse's axes."""
 TINY = 1e-30
-"""Lower bound of arguments of square roots, whose derivative at 0 is infinite."""
+"""Lower bound for arguments of square roots, whose derivative at 0 is infinite."""
 
 Pixels = Float[Tensor, "row y x"]
 Scale = Float[Tensor, "row 1 1"]
@@ -78,41 +78,41 @@ def norm(u: Pixels, v: Pixels) -> Pixels:
 
 
 def shrunk(scale: Scale, bend: float) -> Scale:
-    """Return the scale that gives the requested area after softening the edges."""
+    """Return the scale that gives the requested area after softening, which adds `bend` × `SPREAD` to the area."""
     return (scale * scale - bend * SPREAD).sqrt()
 
 
 def square(u: Pixels, v: Pixels, scale: Scale) -> Pixels:
-    """A square."""
+    """Return the coverage by a square."""
     return band(u, scale / 2) * band(v, scale / 2)
 
 
 def rectangle(u: Pixels, v: Pixels, scale: Scale) -> Pixels:
-    """A rectangle, twice as wide as it is high."""
+    """Return the coverage by a rectangle that is twice as wide as it is high."""
     return band(u, scale * math.sqrt(1 / 2)) * band(v, scale * math.sqrt(1 / 8))
 
 
 def cross(u: Pixels, v: Pixels, scale: Scale) -> Pixels:
-    """A plus sign of five squares."""
+    """Return the coverage by a plus sign made of five squares."""
     arm = scale / math.sqrt(20)
     across, upright = band(u, arm), band(v, arm)
     return band(u, 3 * arm) * upright + across * (band(v, 3 * arm) - upright)
 
 
 def triangle(u: Pixels, v: Pixels, scale: Scale) -> Pixels:
-    """An equilateral triangle with a horizontal base; products of edges that meet at 60° add three times cot 60°."""
+    """Return the coverage by an equilateral triangle with a horizontal base; each corner adds cot 60° to `bend`."""
     inner = shrunk(scale, math.sqrt(3)) / math.sqrt(math.sqrt(27))
     slope, height = u * math.sqrt(3 / 4), v / 2 - inner
     return edge(-v - inner) * edge(height + slope) * edge(height - slope)
 
 
 def disc(u: Pixels, v: Pixels, scale: Scale) -> Pixels:
-    """A disc."""
+    """Return the coverage by a disc."""
     return edge(norm(u, v) - shrunk(scale, math.pi) / math.sqrt(math.pi))
 
 
 def ellipse(u: Pixels, v: Pixels, scale: Scale) -> Pixels:
-    """An ellipse, wider than high; its distance is approximated to first order, f / |∇f|."""
+    """Return the coverage by a horizontal ellipse, whose distance is approximated to first order as f / |∇f|."""
     wide = shrunk(scale, math.pi) * math.sqrt(LONGER / math.pi)
     u, v = u / wide, v * (LONGER / wide)
     radius = norm(u, v)
@@ -120,7 +120,7 @@ def ellipse(u: Pixels, v: Pixels, scale: Scale) -> Pixels:
 
 
 def heart(u: Pixels, v: Pixels, scale: Scale) -> Pixels:
-    """A square standing on a corner with half a disc on each upper side."""
+    """Return the coverage by a heart: a square standing on a corner, with half a disc on each upper side."""
     radius = shrunk(scale, math.pi) / math.sqrt(4 + math.pi)
     u, v = u.abs(), v + radius * (math.pi + 4 / 3) / (math.sqrt(2) * (4 + math.pi))  # relative to the square's centre
     middle = radius * math.sqrt(1 / 2)
@@ -130,7 +130,7 @@ def heart(u: Pixels, v: Pixels, scale: Scale) -> Pixels:
 SHAPES: dict[str, Callable[[Pixels, Pixels, Scale], Pixels]] = {
     shape.__name__: shape for shape in (square, ellipse, heart, triangle, rectangle, cross, disc)
 }
-"""Every shape by name."""
+"""All shapes by name."""
 
 
 def coverage(

@@ -1,15 +1,15 @@
 """Sprites: one or two anti-aliased shapes, in grey or in colour, on black.
 
-`image[y, x]` in grey and `image[channel, y, x]` (RGB) in colour. Every sprite has
+Images are `image[y, x]` in grey and `image[channel, y, x]` (RGB) in colour. Every sprite has
 
 - `shape`: a category; value k is `shapes[k]`;
 - `scale`: the square root of its area in pixels;
-- `rotation`: degrees, counter-clockwise as seen; 0 is upright;
+- `rotation`: degrees, counter-clockwise as displayed; 0 is upright;
 - `x`, `y`: column and row of its centroid, pixel centres at the integers 0 … size − 1;
-- `hue`: degrees on a colour wheel on which red, green and blue are ½ + ½ cos(hue − {0°, 120°, 240°}): smooth, and with
-  constant speed.
+- `hue`: degrees on a colour wheel on which red, green and blue are ½ + ½ cos(hue − {0°, 120°, 240°}), so that the
+  colour changes smoothly and at constant speed.
 
-Names of a second sprite end in 2 (`x2`, …); it is **in front**. With default ranges, no sprite leaves the image.
+A second sprite's names end in 2 (`x2`, …); it is **in front**. With default ranges, no sprite leaves the image.
 Without colour, the first sprite is white and the second grey. No factor can be absent.
 
 Images are differentiable in all factors except `shape`. Known answers: `shapes.py`; a full turn of rotation or hue
@@ -33,20 +33,20 @@ from recombine.tasks.shapes import SMALLEST, cos_sin, coverage
 
 CHANNELS = 3
 SECOND = "2"
-"""Suffix of the second sprite's quantities."""
+"""Suffix of the names of the second sprite's quantities."""
 HUES = {"": 0.0, SECOND: TURN / 2}
 GREYS = {"": 1.0, SECOND: 0.5}
-"""Default hue and grey of the first and second sprite."""
+"""Default hue and grey level of the first and second sprite."""
 UNSEEN = ("shape", "rotation")
 """Quantities that balls do not have."""
 PIXELS_AT_ONCE = {"cpu": 2**21, "cuda": 2**26}
-"""Pixels drawn at once: as many as fit the cache, or fill the device."""
+"""Number of pixels drawn at once: as many as fit into the cache (CPU) or keep the device busy (GPU)."""
 
 ShapeName = Literal["square", "ellipse", "heart", "triangle", "rectangle", "cross", "disc"]
 
 
 def hue_color(hue: Float[Tensor, " row"]) -> Float[Tensor, "row channel"]:
-    """Return RGB colours of hues in degrees.
+    """Return the RGB colours of hues given in degrees.
 
     >>> hue_color(torch.tensor([0.0, 360.0, 180.0])).tolist()
     [[1.0, 0.25, 0.25], [1.0, 0.25, 0.25], [0.0, 0.75, 0.75]]
@@ -59,14 +59,14 @@ class Scene(QuantityTask):
     """One or two sprites on a square image."""
 
     size: Annotated[int, Field(ge=20, le=512)] = 28
-    """Rows and columns of the image."""
+    """Height and width of the image in pixels."""
 
     optional_factors: ClassVar[tuple[str, ...] | None] = ()
     peaked: ClassVar[bool] = False
     sprite_shapes: ClassVar[tuple[str, ...]] = ("disc",)
     """Shape for each value of the factor `shape`."""
     suffixes: ClassVar[tuple[str, ...]] = ("", SECOND)
-    """Suffix of each sprite's quantities, from back to front."""
+    """Suffix of the names of each sprite's quantities, from back to front."""
     in_colour: ClassVar[bool] = True
 
     @property
@@ -108,12 +108,12 @@ class Scene(QuantityTask):
         return image
 
     def _covered(self, columns: dict[str, Tensor], suffix: str) -> Float[Tensor, "row *channel y x"]:
-        """Return the coverage by one sprite, with an axis for channels in colour."""
+        """Return one sprite's coverage mask, with a channel axis if the task is in colour."""
         placed = [columns[f"{name}{suffix}"] for name in ("x", "y", "scale", "rotation")]
         which = columns[f"shape{suffix}"].detach().round().long()
         order, parts = [], []
-        present = [int(index) for index in which.unique()]  # not `tolist`, which some torch versions lack inside jvp
-        for index in present or [0]:  # without rows, an empty image
+        present = [int(index) for index in which.unique()]  # not `tolist`, which fails in jvp in some torch versions
+        for index in present or [0]:  # no rows give an empty image
             rows = (which == index).nonzero().flatten()
             parts.append(coverage(self.sprite_shapes[index], self.size, *(column[rows] for column in placed)))
             order.append(rows)
@@ -127,7 +127,7 @@ class Scene(QuantityTask):
 
 @TASKS.register
 class SpriteTask(Scene):
-    """One or two sprites, any of whose quantities are factors.
+    """One or two sprites, any of whose quantities can be factors.
 
     Examples
     --------
@@ -139,11 +139,11 @@ class SpriteTask(Scene):
 
     kind: Literal["sprites"] = "sprites"
     factors: tuple[FactorText, ...] = ("shape=3", "x=8", "y=8", "hue=4")
-    """Factors among shape, scale, rotation, x, y, hue (shape2, … for a second sprite), in the same form."""
+    """Factors, chosen from shape, scale, rotation, x, y, hue (shape2, … for a second sprite), in the same form."""
     sprites: Annotated[int, Field(ge=1, le=2)] = 1
-    """Number of sprites; the second is in front, and its quantities end in 2."""
+    """Number of sprites; the second is in front, and the names of its quantities end in 2."""
     shapes: tuple[ShapeName, ...] = ("square", "ellipse", "heart", "triangle", "rectangle", "cross", "disc")
-    """Available shapes; a factor shape with k values uses the first k. The first one is the default."""
+    """Available shapes: a shape factor with k values uses the first k; without it, the first one is drawn."""
     colour: bool = False
     """Draw in colour even if hue is not a factor."""
 
@@ -162,7 +162,7 @@ class SpriteTask(Scene):
     @model_validator(mode="after")
     def _check(self) -> Self:
         if not self.shapes or len(set(self.shapes)) < len(self.shapes):
-            raise InvalidValue("shapes", ",".join(self.shapes), "different shapes, at least one")
+            raise InvalidValue("shapes", ",".join(self.shapes), "one or more distinct shapes")
         return super()._check()  # type: ignore[operator]  # a plain method once the class is made
 
 
@@ -180,7 +180,7 @@ class BallsTask(Scene):
 
     kind: Literal["balls"] = "balls"
     factors: tuple[FactorText, ...] = ("x=6", "y=6", "x2=6", "y2=6")
-    """Factors among x, y, scale, hue, x2, y2, scale2, hue2, in the same form."""
+    """Factors, chosen from x, y, scale, hue, x2, y2, scale2, hue2, in the same form."""
 
     def columns(self, values: Float[Tensor, "row factor"]) -> dict[str, Float[Tensor, " row"]]:
         zeros = values.new_zeros(len(values))

@@ -1,12 +1,12 @@
-"""Training sets: rules that choose among the kept combinations, and isolated-factor examples.
+"""Training sets: rules that choose from the combinations that are not held out, and isolated-factor examples.
 
-An isolated example shows a group of factors, by default one (a stripe, in the bump task), and all others are absent. A
+An isolated example shows a group of factors, by default one (a stripe in the bump task); all others are absent. A
 single factor is shown at all its values; a group of two or more only in combinations that may be trained on, so that a
 held-out pair is not revealed.
 
 If an image cannot be drawn without a factor (a digit always has some angle), the example is the **mean image** over
-that factor, taken over combinations that may be trained on, since it would otherwise contain held-out images. If there
-are more than `MOST_AVERAGED`, a fixed random sample is used. A value without any such combination has no example.
+that factor. Only combinations that may be trained on are averaged, so that no held-out image contributes. If there are
+more than `MOST_AVERAGED`, a fixed random sample is used. A value without any such combination has no example.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from recombine.records import Registry, Variant
 from recombine.streams import stream
 
 MOST_AVERAGED = 4096
-"""Maximum number of images in a mean."""
+"""Maximum number of images averaged into one example."""
 PIXELS = 2**24
-"""Pixels drawn at once."""
+"""Maximum number of pixels drawn at once."""
 
 Render = Callable[[Float[Tensor, "row factor"]], Float[Tensor, "row ..."]]
 
@@ -62,7 +62,7 @@ class Draws(TrainingRule):
 
     kind: Literal["draws"] = "draws"
     samples: Annotated[int, Field(ge=1, le=10**7)] = 2000
-    """Number of draws."""
+    """Number of examples, drawn with replacement."""
 
     def choose(self, available: int, generator: torch.Generator) -> Int[Tensor, " row"]:
         return torch.randint(available, (self.samples,), generator=generator)
@@ -87,7 +87,7 @@ class Each(TrainingRule):
 
 @TRAINING_RULES.register
 class Pick(TrainingRule):
-    """`samples` different combinations.
+    """`samples` distinct combinations, chosen at random.
 
     Examples
     --------
@@ -98,7 +98,7 @@ class Pick(TrainingRule):
 
     kind: Literal["pick"] = "pick"
     samples: Annotated[int, Field(ge=0)] = 100
-    """Number of combinations."""
+    """Number of different combinations."""
 
     def choose(self, available: int, generator: torch.Generator) -> Int[Tensor, " row"]:
         if self.samples > available:
@@ -108,7 +108,7 @@ class Pick(TrainingRule):
 
 @TRAINING_RULES.register
 class Percent(TrainingRule):
-    """`percent` % of the combinations, each once.
+    """A random `percent` % of the combinations, each once.
 
     Examples
     --------
@@ -119,7 +119,7 @@ class Percent(TrainingRule):
 
     kind: Literal["percent"] = "percent"
     percent: Annotated[float, Field(ge=0, le=100)] = 10.0
-    """Percentage of the combinations."""
+    """Percentage of the combinations to train on."""
 
     def choose(self, available: int, generator: torch.Generator) -> Int[Tensor, " row"]:
         return torch.randperm(available, generator=generator)[: round(available * self.percent / 100)]
@@ -130,7 +130,7 @@ def isolated_rows(
 ) -> Float[Tensor, "row factor"]:
     """Return the values of each group of factors with all others absent (NaN).
 
-    `fixed` are the factors that no image can be drawn without, `usable` the points that may be trained on.
+    `fixed` lists the factors that every image needs; `usable` marks the points that may be trained on.
     """
     blocks = []
     for group in groups:
@@ -180,7 +180,7 @@ def _completions(
     usable: Bool[Tensor, " point"],
     fixed: Sequence[int],
 ) -> tuple[Float[Tensor, "row factor"], Float[Tensor, " row"]]:
-    """Return rows with values filled in for absent fixed factors, and the number of usable points of each.
+    """Return rows with values filled in for absent fixed factors, and each row's number of usable points.
 
     `position` is the row's position on the grid, for the factors that are present.
     """
@@ -195,7 +195,7 @@ def _completions(
     chosen = torch.nonzero(counts).flatten()
     if not len(chosen):
         raise InvalidValue("values", row.tolist(), "values of combinations that may be trained on")
-    if len(chosen) > MOST_AVERAGED:  # the sample depends on the row alone
+    if len(chosen) > MOST_AVERAGED:  # the sample depends only on the row
         shown = ", ".join(f"{name}={value:g}" for name, value in zip(grid.names, row.tolist(), strict=True))
         order = torch.randperm(len(chosen), generator=stream(0, f"mean over the absent factors of {shown}"))
         chosen = chosen[order[:MOST_AVERAGED].sort().values]

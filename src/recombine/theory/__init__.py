@@ -1,1 +1,1 @@
-"""The paper's Appendix A, executable: complexity, kernels, factorization up to invertible maps, reversibility."""
+"""Code for the paper's Appendix A: complexity, kernels, factorization up to invertible maps, and reversibility."""

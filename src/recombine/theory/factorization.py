@@ -1,39 +1,39 @@
-"""Tests of factorization: are activations blocks of one factor each, up to an invertible map (Eq. 23–28)?
+"""Tests of factorization: do activations consist of one block per factor, up to an invertible map (Eq. 23–28)?
 
 Conventions
 -----------
-Activations are over a whole factor grid, in the grid's order; some combinations are held out. They are projected to the
-directions that hold most of their variance (Eq. 23, `projections`) and mapped to as many coordinates, each of which
-belongs to the block of one factor: by a linear map (Eq. 24, `separation`) or by a flow that starts from it (Eq. 25–27,
-`flows`). Everything is fitted to the kept points.
+Activations cover a whole factor grid, in grid order; some combinations are held out, the others are kept. Activations
+are projected onto the directions that explain most of their variance (Eq. 23, `projections`) and mapped to as many
+coordinates, each assigned to the block of one factor: by a linear map (Eq. 24, `separation`) or by a flow initialised
+with it (Eq. 25–27, `flows`). Everything is fitted to the kept points.
 
-The score is the fraction of the coordinates' variance at the held-out points that is predicted from their own factor;
-`recovered` is the fraction of the activations' variance there that the predicted coordinates reproduce through the
-inverse map. Both are means of R² over whitened directions: at most 1, and 0 or less if nothing is predicted. The
-p-value compares the score with those of activations permuted among the kept combinations and among the held-out ones,
-so that the projection does not change. A test is passed with a score and a recovered fraction of at least 0.9,
-p ≤ 0.05, and a coordinate for every factor. Flows are trained for permutations only if the activations would otherwise
-pass: elsewhere the verdict does not depend on the p-value.
+The score is the fraction of the coordinates' variance at the held-out points that their factor predicts; `recovered` is
+the fraction of the activations' variance there that the predicted coordinates reproduce through the inverse map. Both
+are means of R² over whitened directions: at most 1, and 0 or less if nothing is predicted. The p-value compares the
+score with those of activations permuted among the kept combinations and among the held-out ones, so that the projection
+does not change. A test is passed with a score and a recovered fraction of at least 0.9, p ≤ 0.05, and a coordinate for
+every factor. Flows are trained for permutations only if the activations would otherwise pass, since the p-value matters
+only then.
 
-Why held-out points decide: a sufficiently general map T straightens every smooth injective representation, so all of
-them are factorized by the paper's definition, and a flow with enough parameters straightens anything at the points it
-was trained on. Entangled therefore means that information about a factor was lost (no map recovers it), or that the map
-does not extend to new combinations.
+Held-out points are decisive for two reasons: a sufficiently general map T straightens every smooth injective
+representation, so all of them are factorized by the paper's definition, and a flow with enough parameters straightens
+anything at the points it was trained on. "Entangled" therefore means that information about a factor was lost (no map
+recovers it), or that the map does not generalise to new combinations.
 
 Partial factorization (Eq. 28): a grouping is a partition of the factors; the combinations of values within a group
-count as values of one factor, and the grouping has the score of the linear test. Its value is the score minus a penalty
+count as values of one factor, and the score is that of the linear test. A grouping's value is its score minus a penalty
 for every merger, so that separate factors are not merged; a single group of all factors has score 1 by definition. The
-best grouping has the largest value. A held-out point is scored if every group's combination was kept elsewhere. A
-grouping without such a point, or with a group without coordinates, has the value −∞.
+best grouping has the largest value. A held-out point is scored if every group's combination occurs at some kept point.
+A grouping without such a point, or with a group without coordinates, has value −∞.
 
-All of this is functional modularity. Structural modularity is stricter and needs no map: each unit serves one factor.
-`unit_selectivity` is the fraction of each unit's variance over the grid that each factor explains alone (its main
-effect).
+All of this is functional modularity. Structural modularity is stricter and involves no map: each unit encodes one
+factor. `unit_selectivity` is the fraction of each unit's variance over the grid that each factor explains alone (its
+main effect).
 
-Known answers: linearly mixed concatenated codes of single factors pass both tests; behind an invertible nonlinearity
-only the second; a random vector per combination and functions of x + y or x·y alone pass neither. The groupings of
-codes of {x, y} and {z}, of {x}, {y} and {z}, and of all three at once are recovered. Concatenated one-hot codes have a
-selectivity of 1 for their own factor; a rotation of two such codes has none, and is still factorized.
+Known answers: linear mixtures of concatenated single-factor codes pass both tests; after an invertible nonlinearity,
+they pass only the second; random vectors per combination, and functions of x + y or x·y alone, pass neither. The
+groupings of codes for {x, y} and {z}, for {x}, {y} and {z}, and for all three together are recovered. Concatenated
+one-hot codes have selectivity 1 for their factor; a rotation of two such codes has none, but is still factorized.
 """
 
 from __future__ import annotations
@@ -53,33 +53,33 @@ from recombine.theory.projections import SHARE, projection, refuse_not_finite
 from recombine.theory.separation import Design, kept_points, predicted, separate, share_predicted
 
 PERMUTATIONS, TRAINED_PERMUTATIONS = 99, 19
-"""Permutations of the linear test, and of the nonlinear one, which trains a flow for each."""
+"""Number of permutations in the linear test, and in the nonlinear one, which trains a flow for each."""
 PASSING, SIGNIFICANT = 0.9, 0.05
-"""Smallest score and largest p-value with which a test is passed."""
+"""Minimum score and maximum p-value to pass a test."""
 NONE = -1
-"""Factor of a coordinate that a member does not have, and of a constant unit."""
+"""Stands for the factor of a coordinate that a member does not have, or of a constant unit."""
 CONSTANT = 1e-12
-"""Variance relative to the mean square below which a unit is constant."""
+"""Units whose variance is below this fraction of their mean square count as constant."""
 NUMBERS, TRAINED_POINTS = 1 << 23, 1 << 16
-"""Maximum number of coordinates, and of points in training, that are processed at a time."""
+"""Maximum number of coordinates, and of training points, processed at a time."""
 PENALTY = 0.05
 """Penalty for every merger of two groups."""
 MOST_FACTORS = 5
-"""The number of partitions grows fast: 52 of five factors, 203 of six."""
+"""Maximum number of factors to group: there are 52 partitions of five factors and 203 of six."""
 
 Grouping = tuple[tuple[int, ...], ...]
 
 
 @dataclass(frozen=True, eq=False)
 class Factorization:
-    """The result of a test of factorization for every member."""
+    """Result of a factorization test for every member."""
 
     score: Float[Tensor, "*member"]
-    """Fraction of the coordinates' variance at held-out points that their own factor predicts."""
+    """Fraction of the coordinates' variance at held-out points that their factor predicts."""
     recovered: Float[Tensor, "*member"]
     """Fraction of the activations' variance there that the predicted coordinates reproduce."""
     p_value: Float[Tensor, "*member"]
-    """NaN in the nonlinear test if it fails by its score alone."""
+    """P-value; NaN in the nonlinear test if the score alone is too low to pass."""
     passes: Bool[Tensor, "*member"]
     block: Int[Tensor, "*member coordinate"]
     """The factor, or group, of each coordinate; −1 if a member has fewer."""
@@ -95,10 +95,10 @@ def linear_factorization(
     share: float = SHARE,
     permutations: int = PERMUTATIONS,
 ) -> Factorization:
-    """Test whether a linear map takes activations over a grid to blocks of one factor each (Eq. 24).
+    """Test whether a linear map separates activations over a grid into one block per factor (Eq. 24).
 
-    By default a random fifth of the combinations is held out such that every value of every factor is kept. The
-    directions tested hold a fraction `share` of the variance. The p-value is at least 1 / (1 + permutations).
+    By default, a random fifth of the combinations is held out such that every value of every factor is kept. The
+    directions tested explain a fraction `share` of the variance. The p-value is at least 1 / (1 + permutations).
 
     >>> x, y = torch.meshgrid(torch.arange(6.0), torch.arange(6.0), indexing="ij")
     >>> both = torch.stack([torch.stack([x + y, x - y], dim=-1), torch.stack([x * y, x - y], dim=-1)])
@@ -117,15 +117,15 @@ def nonlinear_factorization(
     permutations: int = TRAINED_PERMUTATIONS,
     steps: int = STEPS,
 ) -> Factorization:
-    """Test whether an invertible map takes activations to blocks of one factor each (Eq. 25–27).
+    """Test whether an invertible map separates activations into one block per factor (Eq. 25–27).
 
-    Permutations are trained only for members that would otherwise pass; with fewer than 19 permutations none can pass.
+    Permutations are tested only for members that would otherwise pass; with fewer than 19 permutations, none can pass.
 
-    A smooth injective representation always has such a map. This test requires one that a small flow learns from the
-    kept combinations and that extends to the others, and with few points it misses some. Of a hundred codes of two
-    dimensions per factor behind a strong nonlinearity, it finds 97 on a 16 × 16 grid, 95 on 12 × 12 and 38 on 8 × 8 if
-    they are smooth in the factors; 93 on 24 × 24, 84 on 16 × 16 and 62 on 12 × 12 if every value has a random code.
-    Failing it on a small grid is therefore weak evidence; passing it is strong evidence.
+    A smooth injective representation always has such a map. This test requires one that a small flow can learn from the
+    kept combinations and that generalises to the others; with few points, it misses some. Of a hundred codes with two
+    dimensions per factor followed by a strong nonlinearity, it finds 97 on a 16 × 16 grid, 95 on 12 × 12 and 38 on 8 ×
+    8 if they are smooth in the factors, and 93 on 24 × 24, 84 on 16 × 16 and 62 on 12 × 12 if every value has a random
+    code. On a small grid, failing is therefore weak evidence, but passing is strong evidence.
 
     >>> x, y = torch.meshgrid(torch.linspace(-1, 1, 8), torch.linspace(-1, 1, 8), indexing="ij")
     >>> bent = torch.stack([x + y + (x - y) ** 2, x - y], dim=-1).flatten(0, 1)
@@ -139,13 +139,13 @@ def nonlinear_factorization(
 
 @dataclass(frozen=True, eq=False)
 class Groupings:
-    """All groupings of the factors, and the best one of every member."""
+    """All groupings of the factors, and the best one for every member."""
 
     groupings: tuple[Grouping, ...]
     score: Float[Tensor, "*member grouping"]
     """Score at held-out points; NaN if no point can be scored."""
     value: Float[Tensor, "*member grouping"]
-    """The score minus the penalty; −∞ without a score, or if a group has no coordinate."""
+    """Score minus penalty; −∞ without a score, or if a group has no coordinate."""
     best: Int[Tensor, "*member"]
     """Index of the best grouping."""
 
@@ -157,7 +157,7 @@ def best_grouping(
     *,
     share: float = SHARE,
 ) -> Groupings:
-    """The best grouping of at most five factors into common blocks of coordinates (Eq. 28).
+    """Find the best grouping of at most five factors into shared blocks of coordinates (Eq. 28).
 
     >>> x, y, z = torch.meshgrid(*[torch.linspace(-1, 1, 4)] * 3, indexing="ij")
     >>> result = best_grouping(torch.stack([x * y, x, z + x * y, y - z], dim=-1).flatten(0, 2), (4, 4, 4), share=1.0)
@@ -187,7 +187,7 @@ def partitions(count: int) -> Iterator[Grouping]:
 
 
 def _scored(activations: Activations, grouping: Grouping) -> tuple[Tensor, Tensor]:
-    """Score and value before the penalty, for each member."""
+    """Return the score, and the value before the penalty, for each member."""
     ones = torch.ones(activations.members, dtype=torch.float64, device=activations.coordinates[0].device)
     if len(grouping) == 1:
         return ones, ones
@@ -201,7 +201,7 @@ def _scored(activations: Activations, grouping: Grouping) -> tuple[Tensor, Tenso
 
 @dataclass(frozen=True, eq=False)
 class Activations:
-    """Projected activations of some members over a grid."""
+    """Projected activations of several members over a grid."""
 
     shape: tuple[int, ...]
     members: tuple[int, ...]
@@ -210,7 +210,7 @@ class Activations:
 
     @classmethod
     def of(cls, features: Tensor, shape: tuple[int, ...], held_out: Tensor | None, share: float) -> Activations:
-        """Activations projected to the directions that hold a fraction of the variance."""
+        """Activations projected onto the leading directions that explain a given fraction of the variance."""
         if len(shape) < 2 or math.prod(shape) != features.shape[-2]:
             raise InvalidValue("shape", shape, f"two or more factors with {features.shape[-2]} combinations")
         kept = kept_points(shape, held_out)
@@ -219,11 +219,11 @@ class Activations:
         return cls(shape, tuple(features.shape[:-2]), kept, coordinates)
 
     def design(self, groups: Sequence[Sequence[int]] | None = None) -> Design:
-        """The design in which factors act alone, or in groups."""
+        """Return the design in which factors act separately or in groups."""
         return Design.of(self.shape, self.kept, groups).on(self.coordinates[0].device)
 
     def permuted(self, permutations: int) -> Tensor:
-        """`[permutation, point]`: index of the point whose activations each combination gets."""
+        """Return `[permutation, point]`: index of the point whose activations each combination is assigned."""
         generator = torch.Generator().manual_seed(1)
         orders = torch.zeros(permutations, len(self.kept), dtype=torch.int64)
         for part in (self.kept, ~self.kept):
@@ -233,7 +233,7 @@ class Activations:
         return orders.to(self.coordinates[0].device)
 
     def alike(self, members: Iterable[int], copies: int, trained: bool) -> Iterator[tuple[list[int], Tensor]]:
-        """Batches of members with equally many coordinates, and their coordinates."""
+        """Yield batches of members with the same number of coordinates, and these coordinates."""
         by_size: dict[int, list[int]] = defaultdict(list)
         for member in members:
             by_size[self.coordinates[member].shape[-1]].append(member)
@@ -246,7 +246,7 @@ class Activations:
 
 
 def block_test(activations: Activations, design: Design, permutations: int, steps: int | None = None) -> Factorization:
-    """The linear test or, with training steps, the nonlinear one."""
+    """Run the linear test or, if training steps are given, the nonlinear one."""
     everyone = range(len(activations.coordinates))
     coordinates = activations.coordinates
     most = max(own.shape[-1] for own in coordinates)
@@ -272,7 +272,7 @@ def _p_values(
     activations: Activations, candidates: Iterable[int], score: Tensor, design: Design, permutations: int,
     steps: int | None,
 ) -> Tensor:  # fmt: skip
-    """P-values of the scores of some members, among those of their permutations; NaN for the others."""
+    """Return p-values of some members' scores relative to those of their permutations; NaN for the others."""
     p_value = torch.full_like(score, math.nan)
     orders = activations.permuted(permutations)
     for members, coordinates in activations.alike(candidates, max(1, permutations), steps is not None):
@@ -285,10 +285,10 @@ def _p_values(
 
 
 def mapped(given: Tensor, design: Design, steps: int | None) -> tuple[Tensor, Tensor, Tensor]:
-    """Blocks, scores and recovered fractions of `[member, point, coordinate]`, mapped linearly or by a flow."""
+    """Map `[member, point, coordinate]` linearly or by a flow; return blocks, scores and recovered fractions."""
     rotation, block = separate(given, design)
     separated = given @ rotation
-    if steps is None or given.shape[-1] < len(design.counts):  # too few for a block each, so no flow can help
+    if steps is None or given.shape[-1] < len(design.counts):  # too few for one block per factor, so no flow can help
         score = share_predicted(separated, _predicted(separated, block, design), design)
         return block, score, score
     flow = straightened(separated, design, steps=steps)
@@ -306,12 +306,12 @@ def _predicted(coordinates: Tensor, block: Tensor, design: Design) -> Tensor:
 
 @dataclass(frozen=True, eq=False)
 class Selectivity:
-    """The selectivity of each unit."""
+    """Selectivity of each unit."""
 
     share: Float[Tensor, "*member feature factor"]
     """Fraction of its variance that each factor explains alone; 0 for a constant unit."""
     factor: Int[Tensor, "*member feature"]
-    """The factor that explains most; −1 for a constant unit."""
+    """The factor that explains the largest fraction; −1 for a constant unit."""
 
 
 def unit_selectivity(features: Float[Tensor, "*member point feature"], shape: tuple[int, ...]) -> Selectivity:

@@ -1,18 +1,18 @@
 """Invertible maps that straighten activations, trained for many members at once (Eq. 25–27).
 
-A flow is a chain of affine coupling layers. Every layer applies a fixed random rotation and lets one half of the
-coordinates scale and shift the other half. Scales are e^(b·tanh), so no layer stretches without bound, and the inverse
-is exact and as cheap as the map. A new flow is the identity. All members start from the same random numbers, so the
-result of a member does not depend on the others in its batch.
+A flow is a chain of affine coupling layers. Every layer applies a fixed random rotation, then scales and shifts one
+half of the coordinates by functions of the other half. Scales are e^(b·tanh), so no layer stretches without bound, and
+the inverse is exact and as cheap as the map. A new flow is the identity. All members start from the same random
+numbers, so the result of a member does not depend on the others in its batch.
 
-The loss, at kept points, is the sum of two fractions of variance. One is what remains unexplained when each coordinate,
-after the best linear separation (`separation`), is explained by its own factor; the separation and the blocks are
-updated every few steps. A flow could lower this term alone by squashing what it cannot explain: the map would only just
-be invertible. The other term is therefore what is lost of the activations when every coordinate is replaced by its mean
-given its own factor and mapped back. Both are ratios, so shrinking gains nothing.
+The loss, at kept (not held-out) points, is the sum of two fractions of variance. The first is the variance that remains
+unexplained when each coordinate, after the best linear separation (`separation`), is predicted from its factor; the
+separation and the blocks are updated every few steps. A flow could lower this term by squashing what it cannot explain,
+so that it is barely invertible. The second term is therefore the variance of the activations that is lost when every
+coordinate is replaced by its mean given its factor and mapped back. Both are ratios, so shrinking gains nothing.
 
-Some of the kept points are used for early stopping: a member keeps the map that predicted them best, and leaves the
-batch once it has not improved for some time. Held-out points are never seen.
+Some of the kept points are used for early stopping: each member keeps the map that predicted them best, and leaves the
+batch once it has not improved for some time. Held-out points are never used.
 
 Known answers: a map followed by its inverse is the identity; so is a new flow.
 """
@@ -40,18 +40,18 @@ from recombine.theory.separation import (
 
 LAYERS = 10
 HIDDEN = 32
-"""Hidden units of the network that computes scales and shifts."""
+"""Number of hidden units of the network that computes scales and shifts."""
 STRETCH = 0.5
 """Largest log scale of a layer."""
 STEPS = 300
 RATE, WARM_UP = 5e-3, 0.1
-"""Peak learning rate, and the fraction of the steps in which it rises to it, before a cosine decay."""
+"""Peak learning rate, and the fraction of steps for the warm-up that precedes the cosine decay."""
 BETAS, STILL = (0.9, 0.999), 1e-5
-"""Adam's betas and epsilon; gradients well below the latter are rounding errors, such as those of a common shift."""
+"""Adam's betas and epsilon; gradients well below epsilon are rounding errors (for instance, that of a common shift)."""
 REVISION = 10
 """Steps between updates of the separation."""
 PATIENCE = 80
-"""Steps without improvement after which a member stops."""
+"""Number of steps without improvement after which a member stops."""
 VALIDATION = 0.12
 """Fraction of the kept points used for early stopping."""
 
@@ -68,7 +68,7 @@ class Flow:
 
     @classmethod
     def identity(cls, members: int, size: int) -> Flow:
-        """A flow that is the identity."""
+        """Return a flow that is the identity."""
         generator = torch.Generator().manual_seed(0)
         rotations, parameters = [torch.eye(size, dtype=torch.float64)], []
         for layer in range(LAYERS):
@@ -83,7 +83,7 @@ class Flow:
         return cls(torch.stack(turns), tuple(parameters))
 
     def __call__(self, coordinates: Tensor) -> Tensor:
-        """The images of `[member, point, coordinate]`."""
+        """Map coordinates `[member, point, coordinate]`."""
         *turns, last = self.turns.to(coordinates.dtype)
         for layer, turn in enumerate(turns):
             giving, taking = (coordinates @ turn).split(_halves(len(turn), layer), dim=-1)
@@ -92,7 +92,7 @@ class Flow:
         return coordinates @ last
 
     def inverse(self, coordinates: Tensor) -> Tensor:
-        """The coordinates that are mapped to these."""
+        """Return the coordinates that are mapped to the given ones."""
         *turns, last = self.turns.to(coordinates.dtype).mT
         coordinates = coordinates @ last
         for layer, turn in reversed(list(enumerate(turns))):
@@ -102,7 +102,7 @@ class Flow:
         return coordinates
 
     def with_parameters(self, parameters: Sequence[Tensor]) -> Flow:
-        """The flow with other parameters."""
+        """Return the flow with other parameters."""
         return Flow(self.turns.to(parameters[0].device), tuple(parameters))
 
     def _coupling(self, layer: int, giving: Tensor) -> tuple[Tensor, Tensor]:
@@ -113,17 +113,17 @@ class Flow:
 
 
 def _halves(size: int, layer: int) -> list[int]:
-    """Sizes of the half that determines scale and shift and of the other; odd sizes alternate between layers."""
+    """Sizes of the half that determines scale and shift, and of the other half; odd sizes alternate between layers."""
     giving = size - size // 2 if layer % 2 or size == 1 else size // 2
     return [giving, size - giving]
 
 
 def straightened(coordinates: Tensor, design: Design, *, steps: int) -> Flow:
-    """A flow in float64 that straightens `[member, point, coordinate]`."""
+    """Train a flow, in float64, that straightens coordinates `[member, point, coordinate]`."""
     labels = design.labels[:, design.kept].cpu()
     everything = torch.ones(labels.shape[1], dtype=torch.bool)
     left_out = random_points(labels, everything, VALIDATION, 0)
-    scored = left_out if bool(left_out.any()) else everything  # if every value has a single point
+    scored = left_out if bool(left_out.any()) else everything  # nothing is left out if every value has a single point
     inner = Design.from_cells(labels, ~left_out, scored).on(coordinates.device)
     training = Training(coordinates[:, design.kept].float(), inner)
     for step in range(0, steps + 1, REVISION):
@@ -137,14 +137,14 @@ def straightened(coordinates: Tensor, design: Design, *, steps: int) -> Flow:
 
 @dataclass(eq=False)
 class Training:
-    """The state of training; Adam is written out because members that stop take their moments with them."""
+    """Training state. Adam is implemented here because members that stop must be removed with their moments."""
 
     points: Tensor
     """`[member, point, coordinate]` of the active members."""
     design: Design
     flow: Flow = field(init=False)
     best: list[Tensor] = field(init=False)
-    """Parameters of every member that predicted the validation points best."""
+    """Every member's parameters that predicted the validation points best."""
 
     def __post_init__(self) -> None:
         members, device = len(self.points), self.points.device
@@ -159,7 +159,7 @@ class Training:
 
     @torch.no_grad()
     def revise(self, step: int) -> tuple[Tensor, Tensor]:
-        """Update the separation, record improvements and drop members that stop; return rotations and blocks."""
+        """Update the separation, record improvements, remove members that stop, and return rotations and blocks."""
         images = self.flow(self.points)
         factor, covariances = whitened_effects(images[:, self.design.kept], self.design)
         rotation = best_rotation(covariances)
@@ -182,7 +182,7 @@ class Training:
         return rotation[going_on], block[going_on]
 
     def descend(self, rotation: Tensor, block: Tensor, rate: float) -> None:
-        """One step of Adam for every active member."""
+        """Take one Adam step for every active member."""
         parameters = [own.requires_grad_() for own in self.flow.parameters]
         gradients = torch.autograd.grad(self._loss(rotation, block).sum(), parameters)
         self.updates += 1
@@ -214,12 +214,12 @@ class Training:
 
 
 def _separated(images: Tensor, factor: Tensor, rotation: Tensor) -> Tensor:
-    """Whitened and rotated images."""
+    """Whiten and rotate mapped coordinates."""
     return torch.linalg.solve_triangular(factor, images.mT, upper=False).mT @ rotation
 
 
 def _mixed(coordinates: Tensor, factor: Tensor, rotation: Tensor) -> Tensor:
-    """The inverse of `_separated`."""
+    """Invert `_separated`."""
     return coordinates @ rotation.mT @ factor.mT
 
 

@@ -2,17 +2,17 @@
 
 Conventions
 -----------
-A distribution over a factor grid is flat over its points, with any batch axes in front, non-negative, with sum 1. A
+A distribution over a factor grid is a flat vector over its points, with optional leading batch axes; it sums to 1. A
 mixture of rank R is Σ_r λ_r Π_i p_i^(r)(x_i), where the weights and every p_i^(r) are distributions. Divergences are
 from the distribution to the mixture: Kullback–Leibler in nats, or total variation, half the sum of absolute
 differences. `mixture_rank` is the smallest rank within ε.
 
-For Kullback–Leibler the mixture is fitted by expectation–maximisation from several random starts, of which the best is
-kept; distributions that have converged, or are close enough, leave the batch. For total variation the fit continues
-from there by gradient descent on a smoothed distance, and the best mixture on the way is kept.
+For Kullback–Leibler the mixture is fitted by expectation–maximisation from several random starts, and the best fit is
+returned; distributions that have converged, or are close enough, leave the batch. For total variation, the fit
+continues by gradient descent on a smoothed distance, and the best mixture is returned.
 
-Known answers: at rank 1 the divergence is the total correlation, for two factors the mutual information; independent
-factors have 0; planted mixtures of k products are recovered with rank k.
+Known answers: at rank 1, the divergence is the total correlation (mutual information for two factors), which is 0 for
+independent factors; planted mixtures of k products are recovered with rank k.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ RESTARTS = 6
 ITERATIONS = 3000
 """Maximum number of EM sweeps."""
 TOLERANCE = 1e-9
-"""Improvement in nats per sweep below which a fit ends."""
+"""A fit ends when it improves by less than this per sweep, in nats."""
 BLOCK = 8
 """Sweeps between evaluations of the divergence."""
 EXACT = 1e-12
 """Divergence that counts as 0."""
 POLISHING = 400
-"""Gradient steps on the total variation."""
+"""Number of gradient steps on the total variation."""
 
 Found = list[Tensor]
 """Weights, the distributions of every factor, and divergences."""
@@ -49,7 +49,7 @@ Found = list[Tensor]
 
 @dataclass(frozen=True, eq=False)
 class MixtureOfProducts(SumOfProducts):
-    """A mixture for every distribution of a batch: weights with sum 1, and distributions of each factor."""
+    """A mixture for every distribution in a batch: weights that sum to 1, and distributions for each factor."""
 
     divergence: Float[Tensor, "*batch"]
 
@@ -62,7 +62,7 @@ def mixture_of_products(
     divergence: Divergence = "kl",
     restarts: int = RESTARTS,
 ) -> MixtureOfProducts:
-    """The closest mixture of `rank` products found from several starts, for each distribution over a grid.
+    """Return the closest mixture of `rank` products found from several starts, for each distribution over a grid.
 
     The divergence is Kullback–Leibler (`kl`) or total variation (`tv`).
 
@@ -91,7 +91,7 @@ def mixture_rank(
     largest: int = 8,
     restarts: int = RESTARTS,
 ) -> Int[Tensor, "*batch"]:
-    """The smallest number of products whose mixture is within ε of a distribution (Eq. 20); −1 if above `largest`.
+    """Smallest number of products whose mixture is within ε of a distribution (Eq. 20); −1 if above `largest`.
 
     >>> mixture_rank(torch.eye(3).flatten() / 3, (3, 3), 0.01).item()
     3
@@ -112,7 +112,7 @@ def mixture_rank(
 
 
 def _distributions(probabilities: Tensor) -> Tensor:
-    """Validated distributions, flat and in double precision."""
+    """Validate distributions and return them flat, in double precision."""
     refuse_not_finite("probabilities", probabilities)
     flat = probabilities.double().reshape(-1, probabilities.shape[-1])
     if bool((flat < 0).any()):
@@ -125,7 +125,7 @@ def _distributions(probabilities: Tensor) -> Tensor:
 
 @dataclass(frozen=True, eq=False)
 class Fit:
-    """A fit of mixtures of `rank` products."""
+    """Settings for fitting mixtures of `rank` products."""
 
     shape: tuple[int, ...]
     rank: int
@@ -133,7 +133,7 @@ class Fit:
     """Divergence at which a fit may stop."""
 
     def best(self, flat: Tensor, restarts: int) -> Found:
-        """The best of several starts for every distribution; those that are close enough are not restarted."""
+        """Return the best of several starts for every distribution; those that are close enough are not restarted."""
         generator = torch.Generator().manual_seed(0)
         best = self.descended(flat, *self.start(flat, generator))
         for _ in range(0 if self.rank == 1 else restarts - 1):
@@ -147,7 +147,7 @@ class Fit:
         return best
 
     def start(self, like: Tensor, generator: torch.Generator) -> tuple[Tensor, list[Tensor]]:
-        """Random perturbations of the marginal distributions."""
+        """Return random perturbations of the marginal distributions."""
         grid = like.unflatten(-1, self.shape)
         factors = []
         for axis, size in enumerate(self.shape):
@@ -158,7 +158,7 @@ class Fit:
         return torch.full((len(like), self.rank), 1 / self.rank, dtype=like.dtype, device=like.device), factors
 
     def descended(self, flat: Tensor, weights: Tensor, factors: list[Tensor]) -> Found:
-        """Expectation–maximisation until convergence."""
+        """Run expectation–maximisation until convergence."""
         result = [weights.clone(), *(own.clone() for own in factors)]
         divergence = torch.full((len(flat),), math.inf, dtype=flat.dtype, device=flat.device)
         active = torch.arange(len(flat), device=flat.device)
@@ -190,7 +190,7 @@ class Fit:
         return weights, factors
 
     def polished(self, flat: Tensor, fitted: Found) -> Found:
-        """The mixtures improved by gradient descent on the total variation."""
+        """Improve mixtures by gradient descent on the total variation."""
         near = fitted[:-1]
         best = [*near, total_variation(flat, SumOfProducts(near[0], tuple(near[1:])).values)]
         tiny = torch.finfo(flat.dtype).tiny
@@ -215,7 +215,7 @@ class Fit:
 
 
 def kullback_leibler(p: Tensor, q: Tensor) -> Tensor:
-    """KL(p‖q) in nats, clamped against negative rounding errors."""
+    """KL(p‖q) in nats, clamped at 0 because of rounding errors."""
     tiny = torch.finfo(p.dtype).tiny
     return (torch.special.xlogy(p, p) - torch.special.xlogy(p, q.clamp(min=tiny))).sum(dim=-1).clamp(min=0)
 

@@ -2,17 +2,17 @@
 
 Conventions
 -----------
-Activations are `(*member, point, feature)`, points in the grid's order. A metric over a few hundred grid points needs
+Activations are `(*member, point, feature)`, with points in grid order. A metric over a few hundred grid points needs
 only the products of their features, not tens of thousands of features. Features are centred first, so that no precision
-is lost if a stage hardly varies, and processed in parts, so that they are never all in memory in double precision.
+is lost if a stage hardly varies, and converted to double precision in chunks to save memory.
 
-`projection` maps activations to their principal directions over the kept points; held-out points are mapped, but do not
-affect it. Coordinates are whitened: mean 0 and covariance 1 over the kept points. The number of directions holds a
-given fraction of the variance, and is increased up to the widest gap in the spectrum that leaves out at least a tenth
-of the remainder: a cut between directions of similar variance would keep mixtures of the factors and break up the
-blocks of a code. The eigenvectors are those of the smaller of X Xᵀ and Xᵀ X.
+`projection` maps activations to their principal directions over the kept (not held-out) points; held-out points are
+mapped but not used to fit it. Coordinates are whitened: mean 0 and covariance I over the kept points. There are enough
+directions to explain a given fraction of the variance. More are added up to the widest gap in the spectrum that leaves
+out at least a tenth of the remainder, since a cut between directions of similar variance would mix factors and break up
+the blocks of a code. Eigenvectors are those of X Xᵀ or Xᵀ X, whichever is smaller.
 
-Known answers: points in a plane of a larger space have two directions; whitened coordinates have covariance 1.
+Known answers: points in a plane have two directions; whitened coordinates have covariance I.
 """
 
 from __future__ import annotations
@@ -26,29 +26,29 @@ from torch import Tensor
 from recombine.errors import InvalidValue
 
 PART = 1 << 25
-"""Number of activations that are processed at a time."""
+"""Number of activations processed at a time."""
 USEFUL = 1e-12
 """Smallest variance of a direction, relative to the largest."""
 SHARE = 0.99
-"""Fraction of the variance that the directions hold."""
+"""Fraction of the variance that the directions explain."""
 LARGEST = 32
 """Maximum number of directions."""
 TOLERANCE = 1e-8
-"""Variance of a direction, relative to that of the first, below which it is rounding error."""
+"""Directions with less variance than this fraction of the first one's are rounding errors."""
 FURTHER = 0.1
-"""Fraction of the variance that may be left out which is left out at least."""
+"""Minimum fraction of the remaining variance that is left out."""
 BLOCK = 4096
-"""Number of features in float64 at a time."""
+"""Number of features converted to float64 at a time."""
 
 
 def refuse_not_finite(field: str, values: Tensor) -> None:
-    """Refuse NaN, infinity and empty tensors: comparisons with NaN are false and would give plausible numbers."""
+    """Refuse NaN, infinity and empty tensors, since comparisons with NaN are false and could give plausible results."""
     if not values.numel() or not bool(values.isfinite().all()):
         raise InvalidValue(field, values, "finite numbers, at least one")
 
 
 def both_grams(features: Tensor) -> tuple[Tensor, Tensor]:
-    """Gram matrices of the centred and of the raw features.
+    """Return the Gram matrices of the centred and the raw features.
 
     >>> [gram.tolist() for gram in both_grams(torch.tensor([[1.0, 5.0], [3.0, 5.0]]))]
     [[[1.0, -1.0], [-1.0, 1.0]], [[26.0, 28.0], [28.0, 34.0]]]
@@ -68,13 +68,13 @@ def both_grams(features: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def squared_distances(gram: Tensor) -> Tensor:
-    """Squared distances between all points, from a Gram matrix."""
+    """Return the squared distances between all points from a Gram matrix."""
     square = gram.diagonal(dim1=-2, dim2=-1)
     return (square[..., :, None] + square[..., None, :] - 2 * gram).clamp(min=0)
 
 
 def point_coordinates(gram: Tensor) -> Tensor:
-    """Coordinates `(*member, point, direction)` of points with a given Gram matrix, up to a rotation."""
+    """Return coordinates `(*member, point, direction)` of points with a given Gram matrix, up to a rotation."""
     values, vectors = torch.linalg.eigh(gram)
     useful = values > USEFUL * values[..., -1:].clamp(min=torch.finfo(gram.dtype).tiny)
     directions = max(1, int(useful.sum(dim=-1).max()))
@@ -90,10 +90,10 @@ class Projection:
     directions: Float[Tensor, "feature coordinate"]
     """Principal directions divided by the standard deviation along them."""
     share: float
-    """Fraction of the variance at the kept points that these directions hold."""
+    """Fraction of the variance at the kept points that these directions explain."""
 
     def __call__(self, features: Float[Tensor, "point feature"]) -> Float[Tensor, "point coordinate"]:
-        """The whitened coordinates of activations."""
+        """Return the whitened coordinates of activations."""
         parts = zip(features.split(BLOCK, dim=-1), self.mean.split(BLOCK), self.directions.split(BLOCK), strict=True)
         return sum((own.double() - mean) @ directions for own, mean, directions in parts)
 
@@ -104,7 +104,7 @@ def projection(
     *,
     share: float = SHARE,
 ) -> Projection:
-    """The whitening map to the directions that hold a fraction of the variance of the kept points (Eq. 23).
+    """Fit the whitening map to the directions that explain a fraction of the variance at the kept points (Eq. 23).
 
     There are at most 32 directions, and fewer than kept points.
 
@@ -129,7 +129,7 @@ def projection(
 
 
 def _before_the_gap(variances: Tensor, held: Tensor, share: float) -> int:
-    """The cut at the steepest fall of variances, among cuts that leave out between 1 − share and a tenth of it."""
+    """Cut at the steepest drop in variance, among those that leave out between 1 − share and a tenth of it."""
     useful = int((variances > TOLERANCE * variances[0]).sum())
     fewest, most = (
         min(int((held < least - TOLERANCE).sum()) + 1, useful) for least in (share, 1 - (1 - share) * FURTHER)
@@ -140,7 +140,7 @@ def _before_the_gap(variances: Tensor, held: Tensor, share: float) -> int:
 
 
 def _principal(chosen: Tensor, mean: Tensor) -> tuple[Tensor, Tensor]:
-    """Principal variances in descending order, and their unit directions."""
+    """Return the principal variances in descending order and their unit directions."""
     blocks = list(zip(chosen.split(BLOCK, dim=-1), mean.split(BLOCK), strict=True))
     points, features = chosen.shape
     if features <= points:

@@ -1,38 +1,38 @@
-"""Compositional complexity (Eq. 13, 15–17, 29–31): how many products of single-factor functions make up a function.
+"""Compositional complexity (Eq. 13, 15–17, 29–31): the number of products of single-factor functions in a function.
 
 Conventions
 -----------
-Values over a factor grid are flat over its points, in the grid's order, with any batch axes in front: outputs, members.
-Every output is a separate function, as in the paper. A decomposition of rank R is Σ_r λ_r Π_i φ_i^(r)(x_i), where each
-φ is a unit vector over the values of a factor, and the λ ≥ 0 descend. It is not unique for two factors. Errors are
-relative: the norm of the residual divided by that of the values. The zero function has rank 0, any other product,
-including a constant, rank 1. `epsilon_rank` (Eq. 17) is the smallest rank with an error of at most ε, `exact_rank`
-(Eq. 16) that with an error of about 0.
+Values over a factor grid are flat vectors over its points, in grid order, with optional leading batch axes (outputs,
+members). Every output is a separate function, as in the paper. A decomposition of rank R is Σ_r λ_r Π_i φ_i^(r)(x_i),
+where each φ is a unit vector over the values of a factor, and λ ≥ 0 are in descending order. It is not unique for two
+factors. Errors are relative: the norm of the residual divided by that of the values. The zero function has rank 0; any
+other product, including a constant, has rank 1. `epsilon_rank` (Eq. 17) is the smallest rank with an error of at most
+ε, and `exact_rank` (Eq. 16) the smallest with an error of about 0.
 
-For two factors without missing entries, the singular value decomposition is exact. Otherwise it is a search (`search`)
-from several starts, of which the best is kept. Entries outside `mask` are ignored; a value of a factor without any
-entry keeps its initial value.
+For two factors without missing entries, the decomposition is an exact SVD. Otherwise it is found by a search (`search`)
+from several starts, of which the best is returned. Entries outside `mask` are ignored; functions keep their initial
+value where there are no entries.
 
-For three or more factors, some functions are limits of sums of fewer products with ever larger terms that cancel:
-x + y + z has rank 3, and [(1 + d·x)(1 + d·y)(1 + d·z) − 1] / d, two products, converges to it as d → 0. Their ε-rank is
-below their rank for any ε that a search can reach.
+For three or more factors, some functions are limits of sums of fewer products, with ever larger terms that cancel: x +
+y + z has rank 3, but [(1 + d·x)(1 + d·y)(1 + d·z) − 1] / d, a sum of two products, converges to it as d → 0. The ε-rank
+of such functions is below their rank for any ε that a search can reach.
 
 A Gram matrix K[(x₁ … xₙ), (x₁′ … xₙ′)] over a grid is a function of n pairs (x_i, x_i′), and its rank is the smallest
-number of products Π_i k_i(x_i, x_i′) that sum to it. For two factors that is the operator-Schmidt rank. Whether a
+number of products Π_i k_i(x_i, x_i′) that sum to it. For two factors, this is the operator-Schmidt rank. Whether a
 single term means factorization or memorisation is discussed in `recombine.metrics.factorization`.
 
 The complexity of learnt functions is compared with the target's: each pixel of an image is a function of the factors,
-and its complexity is its ε-rank over all points, over the kept points, and over the held-out points, since a part of a
-function may be simpler than the whole. Held-out points that are all combinations of some values of each factor form a
-grid; any others, and the kept points, are a grid with missing entries, which a sum of products may fill with any
-values. Dark pixels hold little but noise, which has any rank, so pixels are weighted by their fraction of the energy
-(sum of squares) of the same image, network and region.
+and its complexity is its ε-rank over all points, over the kept points (those not held out), and over the held-out
+points, since a part of a function may be simpler than the whole. Held-out points that are all combinations of some
+values of each factor form a grid; otherwise, and for kept points, entries of the grid are missing, and a sum of
+products may take any values there. Dark pixels are mostly noise, which can have any rank, so pixels are weighted by
+their fraction of the energy (sum of squares) in the same image, network and region.
 
-Known answers: a planted sum of R products has error 0 at rank R and not below, also with missing entries; two factors
+Known answers: a planted sum of R products has error 0 at rank R but not below, even with missing entries; two factors
 agree with the SVD; an all-true mask changes nothing. Products of kernels, including the delta kernel, have rank 1;
-additive kernels Σ_i k_i(x_i, x_i′) have rank 2 for two factors and n for n; the OR kernel 1 − Π_i (1 − δ_i) has rank 2
-for any n. Pixels of a Gaussian bump are products, rank 1; a superposition of two images on a held-out block,
-a(x) + b(y), has rank 2; a constant block has rank 1, a zero block rank 0.
+additive kernels Σ_i k_i(x_i, x_i′) have rank n for n factors; the OR kernel 1 − Π_i (1 − δ_i) has rank 2 for any n.
+Pixels of a Gaussian bump are products, with rank 1; a superposition of two images on a held-out block, a(x) + b(y), has
+rank 2; a constant block has rank 1, a zero block rank 0.
 """
 
 from __future__ import annotations
@@ -51,17 +51,17 @@ from recombine.theory.projections import refuse_not_finite
 from recombine.theory.search import EXACT, SWEEPS, Search, SumOfProducts, ordered
 
 RESTARTS, PIXEL_RESTARTS = 4, 1
-"""Number of starts of a search; the second if there is a search for each pixel."""
+"""Number of starts of a search, in general and if there is a search for each pixel."""
 ITERATIONS = 200
 """Maximum number of steps of a search."""
 TOLERANCE = 1e-5
-"""Relative improvement of the squared error per step below which a search ends."""
+"""A search ends when the squared error improves by less than this fraction per step."""
 EXACT_ERROR = 1e-6
 """Relative error below which a rank counts as exact."""
 STEPS, SWEEPS_OF_TWO = 200, 40
-"""Maximum number of steps of a search for ε; for two factors, of sweeps, which are far cheaper than steps."""
+"""Maximum number of steps of a search for ε, or of sweeps for two factors, which are far cheaper than steps."""
 IMPROVEMENTS = (1e-5, 1e-3)
-"""Bounds of the relative improvement below which a search for ε ends, a hundredth of ε."""
+"""Bounds on the relative improvement below which a search for ε ends (a hundredth of ε)."""
 MORE = -1
 """Stands for a rank larger than the largest that was tried."""
 
@@ -71,7 +71,7 @@ class CPDecomposition(SumOfProducts):
     """A sum of products of unit functions, with non-negative weights."""
 
     error: Float[Tensor, "*batch"]
-    """Norm of the residual relative to that of the values, over the entries that count; 0 for zero values."""
+    """Norm of the residual relative to that of the values, over entries inside the mask; 0 for zero values."""
 
 
 def cp_decomposition(
@@ -82,9 +82,9 @@ def cp_decomposition(
     mask: Bool[Tensor, " point"] | None = None,
     restarts: int = RESTARTS,
 ) -> CPDecomposition:
-    """The best sum of `rank` products found from several starts, for each grid of values.
+    """Return the best sum of `rank` products found from several starts, for each grid of values.
 
-    Only entries inside the mask count.
+    Only entries inside the mask are used.
 
     >>> x, y = torch.meshgrid(torch.arange(3.0), torch.arange(4.0), indexing="ij")
     >>> [round(cp_decomposition((x + y).flatten(), (3, 4), rank).error.item(), 3) for rank in (1, 2)]
@@ -107,10 +107,10 @@ def cp_decomposition(
 
 
 def _counted(values: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor | None]:
-    """The values with 0 (for NaN, too) outside the mask, and the mask; None if everything counts."""
+    """Return the values, with 0 (even for NaN) outside the mask, and the mask, or None if it includes everything."""
     if mask is not None:
         if not bool(mask.any()):
-            raise InvalidValue("mask", "no entry", "a mask with at least one entry that counts")
+            raise InvalidValue("mask", "no entry", "a mask with at least one entry")
         mask = mask.to(values.device)
         values = torch.where(mask, values, 0.0)
     refuse_not_finite("values", values)
@@ -118,7 +118,7 @@ def _counted(values: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor | None
 
 
 def _by_singular_values(values: Tensor, shape: tuple[int, ...], rank: int) -> tuple[Tensor, list[Tensor], Tensor]:
-    """Weights, functions and errors by the singular value decomposition."""
+    """Return weights, functions and errors from the singular value decomposition."""
     u, s, vh = torch.linalg.svd(values.unflatten(-1, shape), full_matrices=False)
     kept = min(rank, s.shape[-1])
     weights, rows, columns = (
@@ -138,7 +138,7 @@ def epsilon_rank(
     mask: Bool[Tensor, " point"] | None = None,
     restarts: int = RESTARTS,
 ) -> Int[Tensor, "*batch"]:
-    """The smallest number of products with a relative error of at most ε (Eq. 17); −1 if above `largest`.
+    """Return the smallest number of products with a relative error of at most ε (Eq. 17); −1 if above `largest`.
 
     >>> x, y = torch.meshgrid(torch.arange(5.0), torch.arange(5.0), indexing="ij")
     >>> epsilon_rank(torch.stack([x * y, x + y, (x - y).abs()]).flatten(1), (5, 5), 0.1).tolist()
@@ -159,7 +159,7 @@ def exact_rank(
     mask: Bool[Tensor, " point"] | None = None,
     restarts: int = 2 * RESTARTS,
 ) -> Int[Tensor, "*batch"]:
-    """The number of products that a function is a sum of (Eq. 16); −1 if above `largest`.
+    """Return the smallest number of products that sum to a function (Eq. 16); −1 if above `largest`.
 
     >>> exact_rank(torch.eye(4).flatten(), (4, 4)).item()
     4
@@ -170,7 +170,7 @@ def exact_rank(
 def least_ranks(
     problems: Tensor, shape: tuple[int, ...], epsilon: float, largest: int, mask: Tensor | None, restarts: int
 ) -> Tensor:
-    """The smallest rank of each problem; −1 if above `largest`, 0 for zero values."""
+    """Return the smallest rank of each problem; −1 if above `largest`, 0 for zero values."""
     entries = problems.double() if mask is None else problems.double() * mask
     scale = entries.abs().amax(dim=-1, keepdim=True)
     entries = entries / torch.where(scale > 0, scale, 1.0)
@@ -185,14 +185,14 @@ def least_ranks(
 
 
 def _spectral_ranks(matrices: Tensor, bound: Tensor) -> Tensor:
-    """The smallest ranks of matrices with a residual of at most a bound, from their singular values."""
+    """Return the smallest ranks at which matrices have a residual of at most a bound, from their singular values."""
     squared = torch.linalg.svdvals(matrices).square()
     tails = squared.flip(-1).cumsum(dim=-1).flip(-1)
     return (tails.sqrt() > bound[:, None]).sum(dim=-1)
 
 
 def _lower_bounds(matrices: Tensor, mask: Tensor, bound: Tensor) -> Tensor:
-    """Lower bounds of ranks: those of the complete rows, and of the complete columns."""
+    """Return lower bounds on ranks, from the complete rows and the complete columns."""
     parts = [matrices[:, mask.all(dim=1)], matrices[:, :, mask.all(dim=0)]]
     ranks = [_spectral_ranks(part, bound) for part in parts if part.numel()]
     return torch.stack([torch.zeros_like(bound, dtype=torch.int64), *ranks]).amax(dim=0)
@@ -218,7 +218,7 @@ def _searched(
 def kernel_decomposition(
     gram: Float[Tensor, "*member point point"], shape: tuple[int, ...], rank: int
 ) -> CPDecomposition:
-    """The best sum of `rank` products of single-factor kernels (Eq. 30).
+    """Return the best sum of `rank` products of single-factor kernels (Eq. 30).
 
     Its factors are the kernels k_i, flat over pairs (x_i, x_i′).
 
@@ -237,7 +237,7 @@ def kernel_rank(
     largest: int = 8,
     restarts: int = RESTARTS,
 ) -> Int[Tensor, "*member"]:
-    """The smallest number of products of single-factor kernels that sum to a kernel (Eq. 31); −1 if above `largest`.
+    """Return the smallest number of products of single-factor kernels in a kernel (Eq. 31); −1 if above `largest`.
 
     >>> same_x, same_y = torch.kron(torch.eye(3), torch.ones(4, 4)), torch.kron(torch.ones(3, 3), torch.eye(4))
     >>> kernel_rank(torch.stack([same_x * same_y, same_x + same_y]), (3, 4)).tolist()
@@ -248,7 +248,7 @@ def kernel_rank(
 
 
 def over_pairs(gram: Tensor, shape: tuple[int, ...]) -> tuple[Tensor, tuple[int, ...]]:
-    """A Gram matrix as a flat function of one pair of values per factor, and the number of pairs of each factor."""
+    """Reshape a Gram matrix to a flat function of one pair of values per factor; also return the pairs per factor."""
     lead, factors = gram.ndim - 2, len(shape)
     paired = gram.double().unflatten(-1, shape).unflatten(lead, shape)
     order = chain.from_iterable((lead + k, lead + factors + k) for k in range(factors))
@@ -257,17 +257,17 @@ def over_pairs(gram: Tensor, shape: tuple[int, ...]) -> tuple[Tensor, tuple[int,
 
 @dataclass(frozen=True, eq=False)
 class PixelRanks:
-    """Ranks of pixels as functions of the factors, over some points of a grid."""
+    """Ranks of pixels as functions of the factors, on a subset of grid points."""
 
     rank: Int[Tensor, "*member pixel"]
-    """−1 if above the largest that was tried, 0 for dark pixels."""
+    """Rank of each pixel; −1 if above the largest rank tried, 0 for dark pixels."""
     energy: Float[Tensor, "*member pixel"]
     """Each pixel's fraction of the sum of squares; 0 if all pixels are dark."""
     largest: int
 
     @property
     def distribution(self) -> Float[Tensor, "*member rank"]:
-        """Fraction of the energy in pixels of rank 0, 1, … `largest`, and above."""
+        """Fraction of the energy in pixels with rank 0, 1, …, `largest`, and above."""
         place = torch.where(self.rank == MORE, self.largest + 1, self.rank)
         return torch.nn.functional.one_hot(place, self.largest + 2).mul(self.energy[..., None]).sum(dim=-2)
 
@@ -280,7 +280,7 @@ class PixelRanks:
 
 @dataclass(frozen=True, eq=False)
 class RegionRanks:
-    """Ranks over all points, over kept ones and over held-out ones."""
+    """Ranks over all points, kept points and held-out points."""
 
     everywhere: PixelRanks
     kept: PixelRanks
@@ -295,9 +295,9 @@ def learnt_complexity(
     *,
     largest: int = 8,
 ) -> RegionRanks:
-    """Ranks of each pixel of networks' outputs, or of the target, over all, kept and held-out points.
+    """Return the rank of each pixel of networks' outputs, or of the target, over all, kept and held-out points.
 
-    A sum of products may have a relative error of ε; ranks up to `largest` are tried.
+    A sum of products may have a relative error of up to ε; ranks up to `largest` are tried.
 
     >>> x, y = torch.meshgrid(torch.arange(1.0, 6.0), torch.arange(1.0, 7.0), indexing="ij")
     >>> held_out = ((x > 3) & (y > 3)).flatten()
@@ -319,7 +319,7 @@ def pixel_ranks(
     epsilon: float,
     largest: int = 8,
 ) -> PixelRanks:
-    """Ranks of each pixel of images over some points of the grid.
+    """Rank of each pixel, viewed as a tensor over the factors, on a subset of grid points.
 
     >>> x, y = torch.meshgrid(torch.arange(1.0, 4.0), torch.arange(1.0, 5.0), indexing="ij")
     >>> pixel_ranks((x + y).reshape(-1, 1), (3, 4), torch.ones(12, dtype=torch.bool), 1e-6).rank.tolist()
@@ -332,7 +332,7 @@ def pixel_ranks(
     grid = _sub_grid(points, shape)
     members = images.reshape(-1, *images.shape[-2:])
     ranks, energies = [], []
-    for member in members:  # one by one, to hold only one in double precision
+    for member in members:  # one by one, so that only one is in double precision at a time
         functions = member.mT.double()
         inside = functions[:, points]
         scale = inside.abs().max()

@@ -1,27 +1,28 @@
-"""Reversible and irreversible mixing (A.3): how much of the factors can be recovered from a stage.
+"""Reversible and irreversible mixing (A.3): how well the factors can be recovered from a stage.
 
 Conventions
 -----------
-A stage that mixes factors reversibly has lost nothing: some map, linear or not, recovers them. `factor_recovery`
-searches for that map over the whole grid with several decoders, fitted to random folds of the points and scored on the
-others. Neighbours of a scored point are among the fitted ones, so this measures information, not generalisation. The
-decoder for a fold is selected, for each factor, by its errors in the other folds, so selection does not bias the score:
-features of noise have an R² of about 0.
+A stage that mixes factors reversibly has lost no information: some linear or nonlinear map recovers them.
+`factor_recovery` searches for such a map over the whole grid with several decoders, cross-validated over random folds
+of the points. Neighbours of a scored point are in the training folds, so this measures information, not generalisation.
+For each fold and factor, the decoder is selected by its errors in the other folds, so selection does not bias the
+score: noise features have an R² of about 0.
 
-R² = 1 − Σ (v − v̂)² / Σ (v − v̄)², at most 1. A lost factor has about 0, or less. A map that none of these decoders can
-represent looks like a loss. The metric tensor does not depend on decoders and shows local losses: `jacobian_rank` is
+R² = 1 − Σ (v − v̂)² / Σ (v − v̄)² is at most 1, and about 0 or less for a lost factor. A map that no decoder here can
+represent looks like a loss. The metric tensor does not depend on decoders and reveals local losses: `jacobian_rank` is
 the number of directions in which a stage moves at a point, `local_loss` the fraction of points where a factor moves it
-in no direction of its own. It does not show distant points that are mapped onto one another, which recovery does.
+in no direction independent of other factors. Unlike recovery, it misses distant points that are mapped onto one
+another.
 
 All decoders are functions of the Gram matrix of points. One family is kernel ridge regression with an unpenalised
 intercept: linear, and Gaussian with widths relative to the median distance between points. Ridges are relative to the
 mean of the centred kernel's diagonal. With G = (K + λ)⁻¹ and P = G − G 1 1ᵀ G / (1ᵀ G 1), the errors at a fold F that
-is left out are (P_FF)⁻¹ (P v)_F, without refitting. The other family is the mean of nearest neighbours. Widths and
-ridges are scaled by all points, but not by their values.
+is left out are (P_FF)⁻¹ (P v)_F, without refitting. The other family averages nearest neighbours. Widths and ridges are
+scaled using all points, but not their factor values.
 
-Known answers: rotations and invertible coupling layers change nothing. Averaging over a factor takes its recovery to 0
-and its local loss to 1, and leaves the others; saturation over half of a factor's range takes its local loss to ½ and
-its R² to 7/8; a projection onto x + y takes the R² of both to ½, and rank 2 to 1.
+Known answers: rotations and invertible coupling layers change nothing. Averaging over a factor gives it recovery 0 and
+local loss 1, without affecting others. Saturation over half of a factor's range gives local loss ½ and R² 7/8. A
+projection onto x + y gives both factors R² ½, and reduces the rank from 2 to 1.
 """
 
 from __future__ import annotations
@@ -40,15 +41,15 @@ FOLDS = 5
 RANK_TOLERANCE = 1e-6
 """Eigenvalues of a metric tensor below this fraction of the largest over the grid count as 0."""
 LOSS_TOLERANCE = 1e-3
-"""Independent squared speed of a factor, relative to its median squared speed, below which it is lost."""
+"""A factor is lost where its independent squared speed is below this fraction of its median squared speed."""
 ROUNDING = 1e-10
-"""Fraction of the largest squared speed over all factors that is rounding error."""
+"""Squared speeds below this fraction of the largest one over all factors are rounding errors."""
 WIDTHS = (0.25, 0.5, 1.0, 2.0)
-"""Widths of Gaussian kernels, in median distances between points."""
+"""Widths of Gaussian kernels, in units of the median distance between points."""
 RIDGES = (1e-6, 1e-3, 1.0, 1e3)
-"""Relative ridges; the last leaves little but the mean, for factors that are lost."""
+"""Relative ridges; the last predicts little more than the mean, for factors that are lost."""
 LEAST = 1e-9
-"""Smallest damping of a kernel whose diagonal is about 1, so that a constant kernel has an inverse."""
+"""Minimum damping of a kernel whose diagonal is about 1, so that a constant kernel is invertible."""
 NEIGHBOURS = (1, 3, 5)
 
 
@@ -58,10 +59,10 @@ def factor_recovery(
     *,
     scored: Bool[Tensor, " point"] | None = None,
 ) -> Float[Tensor, "*member factor"]:
-    """R² with which each factor can be decoded from a stage, at points that the decoder was not fitted to.
+    """Return the cross-validated R² with which each factor can be decoded from a stage.
 
-    Decoders are fitted to all points of the other folds and scored at the `scored` points (default: all). NaN for a
-    factor with one value.
+    Decoders are fitted to all points in the other folds and scored at the `scored` points (default: all). The result is
+    NaN for a factor with a single value.
 
     >>> x, y = torch.meshgrid(torch.arange(8.0), torch.arange(8.0), indexing="ij")
     >>> points = torch.stack([x.flatten(), y.flatten()], dim=1)
@@ -73,7 +74,7 @@ def factor_recovery(
 
 @dataclass(frozen=True, eq=False)
 class Recovery:
-    """Errors of all decoders at points that they were not fitted to."""
+    """Cross-validated errors of all decoders."""
 
     values: Float[Tensor, "point factor"]
     folds: tuple[Tensor, ...]
@@ -81,7 +82,7 @@ class Recovery:
     """Squared errors."""
 
     def score(self, scored: Bool[Tensor, " point"] | None = None) -> Float[Tensor, "*member factor"]:
-        """R² at some points (default: all), with the decoder of each fold selected by its errors in the others."""
+        """Return R² at some points (default: all), selecting the decoder for each fold by its errors in the others."""
         counted = torch.ones(len(self.values), dtype=torch.bool) if scored is None else scored.cpu()
         if not bool(counted.any()):
             raise InvalidValue("scored", "no point", "at least one point to score")
@@ -96,7 +97,7 @@ class Recovery:
 
 
 def recovery(gram: Tensor, points: Tensor, *, folds: int = FOLDS) -> Recovery:
-    """Cross-validated errors of all decoders from a Gram matrix to the factor values of its points."""
+    """Return cross-validated errors of all decoders that predict factor values from the points' Gram matrix."""
     refuse_not_finite("points", points)
     if len(points) < 2 * folds:
         raise InvalidValue("folds", folds, f"at most half as many as points ({len(points)})")
@@ -109,9 +110,9 @@ def recovery(gram: Tensor, points: Tensor, *, folds: int = FOLDS) -> Recovery:
 
 
 def left_out_errors(gram: Tensor, values: Tensor, folds: list[Tensor]) -> Tensor:
-    """Squared errors `(decoder, *member, point, factor)` at points whose fold was left out.
+    """Return squared errors `(decoder, *member, point, factor)` at points whose fold was left out.
 
-    The Gram matrix must have a diagonal of mean 1, or be 0.
+    The diagonal of the Gram matrix must have mean 1, unless the matrix is 0.
     """
     return torch.stack([*_ridges(gram, values, folds), *_neighbours(gram, values, folds)])
 
@@ -170,10 +171,10 @@ def jacobian_rank(metric: Float[Tensor, "*member point factor factor"]) -> Int[T
 
 
 def local_loss(metric: Float[Tensor, "*member point factor factor"]) -> Float[Tensor, "*member factor"]:
-    """Fraction of points at which a factor moves the stage in no direction that is independent of the other factors.
+    """Fraction of points where a factor moves the stage in no direction that is independent of the other factors.
 
     The independent squared speed of factor i is the Schur complement g_ii − g_io g_oo⁺ g_oi, where o are the other
-    factors. Below `LOSS_TOLERANCE` of the median of g_ii over points it counts as 0.
+    factors. It counts as 0 below `LOSS_TOLERANCE` times the median of g_ii over points.
 
     >>> local_loss(torch.stack([torch.eye(2), torch.ones(2, 2), torch.diag(torch.tensor([1.0, 0.0]))])).tolist()
     [0.3333333333333333, 0.6666666666666666]
@@ -188,7 +189,7 @@ def local_loss(metric: Float[Tensor, "*member point factor factor"]) -> Float[Te
 
 
 def _own_speed(metric: Tensor, factor: int, least: Tensor) -> Tensor:
-    """Schur complement of a factor's squared speed, ignoring directions of the others that are rounding error."""
+    """Schur complement of a factor's squared speed, ignoring directions of other factors that are rounding errors."""
     others = [k for k in range(metric.shape[-1]) if k != factor]
     if not others:
         return metric[..., factor, factor]

@@ -1,10 +1,10 @@
-"""Search for sums of products, for many grids of values at once, by Levenberg–Marquardt steps.
+"""Levenberg–Marquardt search for sums of products, for many grids of values at once.
 
-Every problem of a batch has its own damping: a step that lowers its error is accepted and the damping falls, any other
-is rejected and it rises. Problems that have converged leave the batch. The first start consists of singular vectors of
-the unfolded grid, further ones are random, each refined by a few sweeps of alternating least squares, which fit the
-functions of one factor at a time. Sweeps are cheap and often sufficient; alone they need hundreds where this needs tens
-of steps, and more often end in a local optimum; but each step costs one solve of the size of all functions together.
+Every problem in a batch has its own damping: a step that lowers its error is accepted and decreases the damping, any
+other is rejected and increases it. Problems that have converged leave the batch. The first start consists of singular
+vectors of the unfolded grid, and further starts are random. Each is refined by a few sweeps of alternating least
+squares, which fit the functions of one factor at a time. Sweeps are cheap and often sufficient, but alone they may need
+hundreds where tens of steps suffice, and end in local optima more often. A step solves for all functions jointly.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from jaxtyping import Float
 from torch import Tensor
 
 TRACE = 1e-6
-"""Ridge relative to the mean diagonal of a factor's normal equations, so that values with few entries stay bounded."""
+"""Ridge relative to the mean diagonal of a factor's normal equations, to bound functions at values with few entries."""
 BLOCK = 4
 """Sweeps between evaluations of the squared error."""
 SAFE = 0.5
-"""Largest ratio of successive gains from which further gains are extrapolated."""
+"""Maximum ratio of successive gains from which further gains are extrapolated."""
 EXACT = 1e-9
 """Relative error that counts as 0."""
 SWEEPS = 24
 """Maximum number of sweeps before the first step."""
 FIRST_DAMPING, LAST_DAMPING = 0.1, 1e-4
-"""Initial damping relative to the mean diagonal; the second is for problems whose sweeps have converged."""
+"""Initial damping relative to the mean diagonal, by default and for problems whose sweeps have converged."""
 DAMPINGS = (1e-14, 1e6)
-"""Bounds of the damping; a problem that reaches the upper one has converged."""
+"""Bounds on the damping; a problem that reaches the upper bound has converged."""
 LOWER, RAISE = 0.2, 4.0
-"""Factors by which an accepted and a rejected step change the damping."""
+"""Factors by which accepted and rejected steps change the damping."""
 MEMORY = 1 << 27
 """Memory for derivatives, in bytes."""
 
@@ -42,13 +42,13 @@ Found = tuple[list[Tensor], Tensor]
 
 
 def khatri_rao(factors: Sequence[Tensor]) -> Tensor:
-    """Products `[…, point, rank]` over all points, in the grid's order."""
+    """Return products `[…, point, rank]` over all points, in grid order."""
     return reduce(lambda a, b: (a[..., :, None, :] * b[..., None, :, :]).flatten(-3, -2), factors)
 
 
 @dataclass(frozen=True, eq=False)
 class SumOfProducts:
-    """Σ_r weight_r Π_i factor_i[:, r] for every problem of a batch, largest weights first."""
+    """Σ_r weight_r Π_i factor_i[:, r] for every problem in a batch, largest weights first."""
 
     weights: Float[Tensor, "*batch rank"]
     factors: tuple[Float[Tensor, "*batch _ rank"], ...]
@@ -56,12 +56,12 @@ class SumOfProducts:
 
     @property
     def values(self) -> Float[Tensor, "*batch point"]:
-        """The sum at every point of the grid."""
+        """Return the sum at every point of the grid."""
         return (khatri_rao(self.factors) * self.weights[..., None, :]).sum(dim=-1)
 
 
 def ordered(weights: Tensor, factors: Sequence[Tensor], batch: Sequence[int]) -> tuple[Tensor, tuple[Tensor, ...]]:
-    """Weights in descending order and factors in the same order, with the axes of a batch."""
+    """Sort weights in descending order and factors accordingly, and restore the batch axes."""
     weights, order = weights.sort(dim=-1, descending=True, stable=True)
     factors = [part.gather(-1, order[..., None, :].expand_as(part)) for part in factors]
     return weights.reshape(*batch, -1), tuple(part.reshape(*batch, *part.shape[-2:]) for part in factors)
@@ -69,7 +69,7 @@ def ordered(weights: Tensor, factors: Sequence[Tensor], batch: Sequence[int]) ->
 
 @dataclass(frozen=True, eq=False)
 class Problems:
-    """Grids of values, with missing entries."""
+    """Grids of values, possibly with missing entries."""
 
     shape: tuple[int, ...]
     entries: Tensor
@@ -84,17 +84,17 @@ class Problems:
         return Problems(self.shape, self.entries[places], self.counted)
 
     def unfolded(self, values: Tensor, *axes: int) -> Tensor:
-        """Values unfolded along some factors: `[problem, combination of these, combination of the others]`."""
+        """Unfold values along some factors: `[problem, combination of these, combination of the others]`."""
         grid = values.unflatten(-1, self.shape).movedim([1 + axis for axis in axes], list(range(1, 1 + len(axes))))
         return grid.reshape(len(values), math.prod(self.shape[axis] for axis in axes), -1)
 
     def left(self, functions: Sequence[Tensor]) -> Tensor:
-        """The residuals of a sum of products, 0 for missing entries."""
+        """Return the residuals of a sum of products, 0 for missing entries."""
         left = self.entries - (khatri_rao(functions[:-1]) @ functions[-1].mT).flatten(-2)
         return left if self.counted is None else left * self.counted
 
     def loss(self, functions: Sequence[Tensor]) -> Tensor:
-        """The squared error."""
+        """Return the squared error."""
         return self.left(functions).square().sum(dim=-1)
 
 
@@ -111,7 +111,7 @@ class Search:
     """Relative error at which a problem counts as solved."""
 
     def best(self, values: Tensor, restarts: int, mask: Tensor | None = None) -> Found:
-        """The best of several starts for every problem, by its relative error at the points of a mask."""
+        """Return the best of several starts for every problem, judged by the relative error within a mask."""
         counted = None if mask is None else mask.to(values)[None]
         problems = Problems(self.shape, values if counted is None else values * counted, counted)
         functions = [values.new_zeros(len(values), size, self.rank) for size in self.shape]
@@ -144,12 +144,12 @@ class Search:
         return max(1, MEMORY // (8 * (self.parameters**2 + math.prod(self.shape) * self.rank**2)))
 
     def _functions(self, flat: Tensor) -> list[Tensor]:
-        """The functions `[problem, value, rank]` of each factor, from flat parameters."""
+        """Unflatten parameters to the functions `[problem, value, rank]` of each factor."""
         parts = flat.split([self.rank * size for size in self.shape], dim=-1)
         return [part.unflatten(-1, (size, self.rank)) for part, size in zip(parts, self.shape, strict=True)]
 
     def _random(self, like: Tensor, generator: torch.Generator) -> list[Tensor]:
-        """One random start for all problems, so that none depends on the others in its batch."""
+        """Return one random start for all problems, so that results do not depend on the batch."""
         drawn = torch.randn(1, self.parameters, generator=generator, dtype=torch.float64)
         return self._functions(drawn.to(like) / self.rank ** (1 / len(self.shape)))
 
@@ -200,7 +200,7 @@ class Search:
         ], dim=-1)  # fmt: skip
 
     def _descended(self, problems: Problems, functions: Sequence[Tensor]) -> Found:
-        """Sweeps, then steps until every problem has converged."""
+        """Run sweeps, then take steps until every problem has converged."""
         scale = problems.entries.norm(dim=-1)
         scale = torch.where(scale > 0, scale, 1.0)
         target = (self.enough if self.enough > EXACT else 0.1 * EXACT) * scale
@@ -240,10 +240,10 @@ class Search:
 def swept(
     problems: Problems, functions: Sequence[Tensor], sweeps: int, tolerance: float
 ) -> tuple[list[Tensor], Tensor]:
-    """The functions after some sweeps, and which problems seem to have converged.
+    """Return the functions after some sweeps, and which problems seem to have converged.
 
-    The gains of sweeps decay geometrically. A problem has converged if the extrapolated sum of its further gains is
-    below a fraction of its squared error. On a plateau that is mistaken, and damped steps continue from there.
+    The gains from sweeps decay geometrically. A problem counts as converged if the extrapolated sum of its further
+    gains is below a fraction of its squared error. On a plateau this is wrong, but damped steps continue from there.
     """
     result = [own.clone() for own in functions]
     loss = problems.loss(result)
@@ -278,7 +278,7 @@ def _sweep_once(problems: Problems, functions: list[Tensor]) -> list[Tensor]:
 
 
 def _fitted(problems: Problems, functions: Sequence[Tensor], axis: int) -> Tensor:
-    """The least-squares functions of one factor, given those of the others."""
+    """Return the least-squares functions of one factor, given those of the others."""
     rank = functions[0].shape[-1]
     rest = [own for k, own in enumerate(functions) if k != axis]
     others = khatri_rao(rest)

@@ -1,26 +1,26 @@
-"""The linear map that separates activations into blocks of coordinates, one per factor (Eq. 24), and its score.
+"""Linear separation of activations into blocks of coordinates, one per factor (Eq. 24), and its score.
 
 Conventions
 -----------
-A *group* is a set of factors that act as one, whose values are their combinations; a single factor is a group of one.
+A *group* is a set of factors that act as one, whose values are the combinations of theirs; it may be a single factor.
 Points that are not kept are held out. A held-out point is scored if every group's value there also occurs at a kept
-point. If points are missing, plain means over the values of one factor are confounded with the others, so
-`Design.effects` is the least-squares fit of a sum of one function per group, each with mean 0 over its values.
+point. If points are missing, the mean for a value of one factor is confounded by the other factors, so `Design.effects`
+is the least-squares fit of a sum of one function per group, each with mean 0 over its values.
 
 Coordinates α·Uᵀ = [β₁(x₁), …, β_N(x_N)] with invertible U exist if and only if α is a sum of one function per factor
-whose values span subspaces that share no direction. Let C_i be the covariance of what factor i adds, over its values,
-and W that of the residual. Whitened by S = Σ C_i + W, the C_i are then orthogonal projectors that sum to the identity,
-and the blocks are their ranges. In general we seek the rotation whose coordinates are best explained by one factor
-each, the maximum of Σ_k u_kᵀ C_b(k) u_k. For two factors this is Σ|eigenvalues of C₁ − C₂| plus a constant, attained by
-the eigenvectors; for more, the eigenvectors of Σ i·C_i are exact if the C_i are projectors, and polar steps, none of
-which lowers the sum, lead from those of the best order to a (possibly local) optimum. (Joint diagonalisation by Jacobi
-angles is exact in the same cases, but optimises something else otherwise.)
+whose values span subspaces that share no direction. Let C_i be the covariance of the contribution of factor i over its
+values, and W that of the residual. Whitened by S = Σ C_i + W, the C_i are then orthogonal projectors that sum to the
+identity, and the blocks are their ranges. In general we seek the rotation whose coordinates are best explained by one
+factor each, the maximum of Σ_k u_kᵀ C_b(k) u_k. For two factors this is Σ|eigenvalues of C₁ − C₂| plus a constant,
+attained by the eigenvectors; for more, the eigenvectors of Σ i·C_i are exact if the C_i are projectors; starting from
+the best ordering of factors, polar steps, which never lower the sum, lead to a (possibly local) optimum. (Joint
+diagonalisation by Jacobi angles is exact in the same cases, but otherwise has a different objective.)
 
 Block i consists of the coordinates that factor i explains best. They are predicted at held-out points by the mean of
 the kept points with the same value of factor i; the score is the mean over coordinates of R² at the held-out points.
 
-Known answers: the effects of a sum of functions are these functions, whatever is missing; a random hold-out has a fifth
-of the points and keeps every value.
+Known answers: the effects of a sum of functions are these functions, even if points are missing; a random hold-out
+contains a fifth of the points and keeps every value.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from torch import Tensor
 from recombine.errors import InvalidValue
 
 HELD_OUT_SHARE = 0.2
-"""Fraction of the points that is held out by default."""
+"""Fraction of the points held out by default."""
 UNKNOWN = -1
 """Label of a value that no kept point has."""
 POLAR_STEPS = 20
@@ -49,24 +49,24 @@ STILL = 0.1
 
 @dataclass(frozen=True, eq=False)
 class Design:
-    """The groups' values at the points of a grid, and which points are kept and scored."""
+    """Values of each group at the points of a grid, and which points are kept and scored."""
 
     labels: Tensor
     """`[group, point]`: index of the group's value among its kept values, or −1."""
     kept: Tensor
     """`[point]`."""
     scored: Tensor
-    """`[point]`: held out, with values that are kept elsewhere."""
+    """`[point]`: held-out points whose values all occur at kept points."""
 
     @classmethod
     def of(cls, shape: Sequence[int], kept: Tensor, groups: Sequence[Sequence[int]] | None = None) -> Design:
-        """The design of a grid whose factors act alone, or in groups."""
+        """Return the design of a grid whose factors act separately or in groups."""
         cells = [cell_numbers(shape, group) for group in groups or [(factor,) for factor in range(len(shape))]]
         return cls.from_cells(torch.stack(cells), kept, ~kept)
 
     @classmethod
     def from_cells(cls, cells: Tensor, kept: Tensor, others: Tensor) -> Design:
-        """The design of groups' values with arbitrary numbers, scored at the others' points whose values are kept."""
+        """Return the design for arbitrarily numbered group values, scored at the other points whose values are kept."""
         labels = torch.full_like(cells, UNKNOWN)
         for group, own in enumerate(cells):
             for number, cell in enumerate(own[kept].unique().tolist()):
@@ -88,18 +88,18 @@ class Design:
 
     @cached_property
     def means(self) -> tuple[Tensor, ...]:
-        """For each group `[value, kept point]`: the operator that averages the kept points with the value."""
+        """For each group `[value, kept point]`: the operator that averages the kept points with that value."""
         return tuple((own / own.sum(dim=0)).T for own in self.membership)
 
     @cached_property
     def effects(self) -> tuple[Tensor, ...]:
-        """For each group `[value, kept point]`: the operator of its function in the best sum of one per group."""
+        """For each group `[value, kept point]`: the operator for its function in the best sum of one per group."""
         parts = torch.linalg.pinv(self._columns)[1:].split(self.counts)
         return tuple(own - own.mean(dim=0) for own in parts)
 
     @cached_property
     def fitted(self) -> int:
-        """Degrees of freedom of such a sum."""
+        """Degrees of freedom of a sum of one function per group."""
         return int(torch.linalg.matrix_rank(self._columns))
 
     @property
@@ -108,12 +108,12 @@ class Design:
         return torch.cat([torch.ones_like(own[0][:, :1]), *own], dim=1)
 
     def on(self, device: torch.device) -> Design:
-        """The design on a device."""
+        """Return the design on a device."""
         return Design(*(tensor.to(device) for tensor in (self.labels, self.kept, self.scored)))
 
 
 def cell_numbers(shape: Sequence[int], group: Sequence[int]) -> Tensor:
-    """Index of the combination of a group's values at every point of a grid."""
+    """Return the index of the combination of a group's values at every point of a grid."""
     points = torch.cartesian_prod(*(torch.arange(count) for count in shape)).reshape(-1, len(shape))
     cells = torch.zeros(len(points), dtype=torch.int64)
     for factor in group:
@@ -122,7 +122,7 @@ def cell_numbers(shape: Sequence[int], group: Sequence[int]) -> Tensor:
 
 
 def kept_points(shape: Sequence[int], held_out: Tensor | None, seed: int = 0) -> Tensor:
-    """Mask of the points that are not held out (default: a random fifth is), in which every value must occur."""
+    """Return the mask of points that are not held out (default: a random fifth is); it must include every value."""
     factors = range(len(shape))
     single = torch.stack([cell_numbers(shape, (factor,)) for factor in factors])
     if held_out is None:
@@ -142,7 +142,7 @@ def kept_points(shape: Sequence[int], held_out: Tensor | None, seed: int = 0) ->
 
 
 def random_points(cells: Tensor, candidates: Tensor, share: float, seed: int) -> Tensor:
-    """A random fraction of the candidates, or fewer, such that every cell keeps a candidate."""
+    """Select at most a fraction of the candidates at random, such that every cell keeps a candidate."""
     places = torch.nonzero(candidates).flatten()
     order = places[torch.randperm(len(places), generator=torch.Generator().manual_seed(seed))]
     budget = max(1, math.floor(share * len(order)))
@@ -159,8 +159,8 @@ def random_points(cells: Tensor, candidates: Tensor, share: float, seed: int) ->
 
 
 def separate(coordinates: Tensor, design: Design) -> tuple[Tensor, Tensor]:
-    """The invertible map `[member, input, coordinate]` of coordinates to blocks, fitted to the kept points, and the
-    group `[member, coordinate]` that explains each coordinate best."""
+    """Return the invertible map `[member, input, coordinate]` to blocks, fitted to the kept points, and the group
+    `[member, coordinate]` that explains each coordinate best."""
     factor, covariances = whitened_effects(coordinates[:, design.kept], design)
     rotation = best_rotation(covariances)
     block = explained_shares(covariances, rotation).argmax(dim=1)
@@ -168,7 +168,7 @@ def separate(coordinates: Tensor, design: Design) -> tuple[Tensor, Tensor]:
 
 
 def whitened_effects(kept: Tensor, design: Design) -> tuple[Tensor, Tensor]:
-    """The Cholesky factor of S, and the whitened covariance of each group's effects, for each member."""
+    """Return the Cholesky factor of S and the whitened covariance of each group's effects, for each member."""
     left = kept - kept.mean(dim=1, keepdim=True)
     covariances = []
     for operator, labels in zip(design.effects, design.labels[:, design.kept], strict=True):
@@ -189,7 +189,7 @@ def whitened_effects(kept: Tensor, design: Design) -> tuple[Tensor, Tensor]:
 
 
 def best_rotation(covariances: Tensor) -> Tensor:
-    """The orthonormal coordinates `[member, input, coordinate]` that are best explained by one group each."""
+    """Return orthonormal coordinates `[member, input, coordinate]` that are best explained by one group each."""
     covariances = covariances.detach().nan_to_num()
     groups = covariances.shape[1]
     if groups <= 2:
@@ -205,7 +205,7 @@ def best_rotation(covariances: Tensor) -> Tensor:
 
 
 def polar_step(covariances: Tensor, rotation: Tensor) -> Tensor:
-    """A polar step: the rotation it returns has coordinates that are explained at least as well."""
+    """Take a polar step, which returns a rotation whose coordinates are explained at least as well."""
     block = explained_shares(covariances, rotation).argmax(dim=1)
     images = covariances @ rotation[:, None]
     u, _, vh = torch.linalg.svd(of_block(images, block) + RIDGE * rotation, full_matrices=False)
@@ -218,7 +218,7 @@ def explained_shares(covariances: Tensor, rotation: Tensor) -> Tensor:
 
 
 def predicted(kept: Tensor, block: Tensor, design: Design, labels: Tensor) -> Tensor:
-    """Coordinates predicted from labels: the mean of the kept points with the same value of the coordinate's group."""
+    """Predict coordinates from labels, as the mean over kept points with the same value of the coordinate's group."""
     parts = [
         (operator.to(kept.dtype) @ kept)[:, own] for operator, own in zip(design.means, labels, strict=True)
     ]  # fmt: skip
@@ -226,7 +226,7 @@ def predicted(kept: Tensor, block: Tensor, design: Design, labels: Tensor) -> Te
 
 
 def of_block(values: Tensor, block: Tensor) -> Tensor:
-    """For each coordinate, the entry of its own group in `[member, group, …, coordinate]`."""
+    """For each coordinate, return the entry for its group in `[member, group, …, coordinate]`."""
     index = block.reshape(len(block), *[1] * (values.ndim - 2), -1)
     return values.gather(1, index.expand(-1, 1, *values.shape[2:]))[:, 0]
 
@@ -238,4 +238,4 @@ def share_predicted(coordinates: Tensor, prediction: Tensor, design: Design) -> 
     everywhere = centred.square().mean(dim=1)
     variance = torch.where(held_out < STILL * everywhere, everywhere, held_out)
     error = (coordinates[:, design.scored] - prediction).square().mean(dim=1)
-    return (1 - error / variance).mean(dim=-1).nan_to_num(nan=-torch.inf)  # of a flow that diverged
+    return (1 - error / variance).mean(dim=-1).nan_to_num(nan=-torch.inf)  # NaN if a flow diverged

@@ -1,39 +1,39 @@
-"""A network as a transport of the factors' distribution (§3.4): is it still a product, and does its hole stay open?
+"""How a network transports the distribution of factors (§3.4): does it remain a product, and does its hole stay open?
 
 Conventions
 -----------
-All metrics are functions of a Gram matrix over the grid's points (`projections.both_grams`), so rotations, shifts and
-the scale of a stage do not matter, and 50 000 features cost one matrix product.
+All metrics are functions of a Gram matrix over the grid's points (`projections.both_grams`), so they are invariant to
+rotations, shifts and scale, and 50 000 features cost one matrix product.
 
-Uniform values of all factors are a product distribution. Its image in a stage is a product in blocks of coordinates,
-one per factor, if the features are sums of functions of one factor each: projections onto the factors' main effects are
-then independent and hold everything. The functional ANOVA of the features over the grid finds the blocks:
+Uniform factor values have a product distribution. Its image in a stage is a product over blocks of coordinates, one per
+factor, if features are sums of single-factor functions: projections onto main effects are then independent. The
+functional ANOVA of the features over the grid finds the blocks:
 
 - `additivity`: fraction of the variance of all features in main effects, 1 if the stage is a sum of blocks. (PF_Coeff
-  squares the kernels of the same terms, so strong directions count more. `recombine.metrics.neuron_tuning` has the
-  fractions of single neurons.)
-- `hole_dependence`: over kept points the factors are dependent, since the hole lacks some combinations. The distance
-  correlation of the main effects' coordinates over kept points, averaged over pairs of factors, measures this in the
-  stage's own geometry: 0 if the kept points are a product, 1 for a diagonal. It changes along a network if main effects
-  are stretched or merged, and should be compared with that of the factors. Main effects are those of the whole grid,
-  over which the network is evaluated.
+  squares the kernels of the same terms, so strong directions count more. `recombine.metrics.neuron_tuning` gives these
+  fractions for single neurons.)
+- `hole_dependence`: over kept points (those not held out), the factors are dependent, since some combinations are
+  missing. The distance correlation of the main effects' coordinates over kept points, averaged over pairs of factors,
+  measures this dependence in the stage: 0 if the kept points form a product, 1 for a diagonal. It changes along a
+  network if main effects are stretched or merged, and should be compared with that of the factors. Main effects are
+  computed over the whole grid.
 
-Persistent homology would search for a hole in a cloud of points. Here the position of the hole is known, so
-`hole_geometry` measures how wide it is and whether something else lies in it:
+Persistent homology would search for a hole in a cloud of points. Here its position is known, so `hole_geometry`
+measures how wide the hole is and whether anything else lies in it:
 
 - `openness`: the distance from a held-out point's activation to the nearest kept one, relative to the shortest distance
-  to a kept point in factor space, where a step along factor i has the length u_i, the median over activations of
-  neighbouring kept points. 1: the hole is as wide as in factor space; 0: held-out points are mapped onto kept ones.
-- `misplaced`: whether the activation lies within half a step (the smallest u_i that is not 0) of that of a distant kept
-  point, more than twice as far away in factor space as the nearest kept one.
+  to a kept point in factor space, where a step along factor i has length u_i, the median distance between activations
+  of neighbouring kept points. At 1, the hole is as wide as in factor space; at 0, held-out points lie on kept ones.
+- `misplaced`: whether the activation lies within half a step (the smallest non-zero u_i) of that of a distant kept
+  point, which is more than twice as far away in factor space as the nearest kept point.
 
-Lengths are chords. A curved code has an openness below 1 without any collapse: a one-hot code, in which all values are
-equally far apart, has 1/d at a point d steps inside. Compare stages with the input.
+Lengths are chords. A curved code has an openness below 1 even without collapse: a one-hot code, in which all values are
+equally far apart, has 1/d at a point d steps inside the hole. Compare stages with the input.
 
-Known answers: block codes have additivity 1, the delta kernel 2 / (N + 1) on N × N points; kept points that are a
-product (the whole grid, a box, a grid without some values) have dependence 0, a diagonal 1. An isometric embedding has
-openness 1 and nothing misplaced, even if factors have different scales; held-out points that are mapped onto the hole's
-edge have openness 0; onto distant points, 0 and all misplaced.
+Known answers: block codes have additivity 1, the delta kernel 2 / (N + 1) on N × N points; kept points that form a
+product (the whole grid, a box, a grid without some values) have dependence 0, a diagonal has 1. An isometric embedding
+has openness 1 and nothing misplaced, even if factors have different scales; held-out points that are mapped onto the
+hole's edge have openness 0; if mapped onto distant points, they are also misplaced.
 """
 
 from __future__ import annotations
@@ -52,13 +52,13 @@ from recombine.theory.projections import refuse_not_finite, squared_distances
 ROUNDING = 1e-6
 """Distances below this fraction of the RMS distance between points count as 0."""
 FAR = 2.0
-"""Distance of a distant kept point, relative to that of the nearest one."""
+"""Kept points count as distant beyond this multiple of the distance to the nearest one."""
 NEAR = 0.5
-"""Distance of a misplaced activation, in steps."""
+"""Maximum distance of a misplaced activation from that of a distant point, in steps."""
 
 
 def additivity(gram: Float[Tensor, "*member point point"], shape: tuple[int, ...]) -> Float[Tensor, "*member"]:
-    """Fraction of a stage's variance over the grid that is a sum of functions of one factor each; NaN if constant.
+    """Fraction of a stage's variance over the grid explained by a sum of single-factor functions; NaN if constant.
 
     >>> points = torch.cartesian_prod(torch.arange(3.0), torch.arange(3.0))
     >>> round(additivity(points @ points.T, (3, 3)).item(), 6)
@@ -78,7 +78,7 @@ def hole_dependence(
 ) -> Float[Tensor, "*member"]:
     """Distance correlation between the factors' main effects over kept points, averaged over pairs of factors.
 
-    A pair in which one factor has no main effect has 0.
+    Pairs in which a factor has no main effect count as 0.
 
     >>> points = torch.cartesian_prod(torch.arange(3.0), torch.arange(3.0))
     >>> gram, middle = points @ points.T, torch.arange(9) == 4
@@ -100,17 +100,17 @@ def hole_dependence(
 
 @dataclass(frozen=True)
 class Hole:
-    """The hole that a hold-out leaves, in a stage."""
+    """Geometry of the hole that a hold-out leaves in a stage."""
 
     openness: Float[Tensor, "*member held"]
-    """Openness at each held-out point, in the grid's order."""
+    """Openness at each held-out point, in grid order."""
     misplaced: Bool[Tensor, "*member held"]
 
 
 def hole_geometry(
     gram: Float[Tensor, "*member point point"], shape: tuple[int, ...], held_out: Bool[Tensor, " point"]
 ) -> Hole:
-    """The width of the hole that a hold-out leaves, and which held-out points are misplaced.
+    """Return the width of the hole that a hold-out leaves, and which held-out points are misplaced.
 
     >>> line = torch.arange(5.0)[:, None]
     >>> inside = torch.tensor([False, True, True, True, False])
@@ -140,9 +140,9 @@ def hole_geometry(
 
 
 def _step_lengths(squared: Tensor, shape: tuple[int, ...], held_out: Tensor) -> Tensor:
-    """Median squared distance between activations of neighbours along each factor, of kept points if possible.
+    """Median squared distance between activations of neighbours along each factor, using only kept points if possible.
 
-    Held-out points that collapse would otherwise shorten the unit in which their collapse is measured.
+    Otherwise, held-out points that collapse would shorten the unit in which their collapse is measured.
     """
     indices = torch.arange(prod(shape)).reshape(shape)
     lengths = []
@@ -158,7 +158,7 @@ def _step_lengths(squared: Tensor, shape: tuple[int, ...], held_out: Tensor) -> 
 
 
 def _kept(held_out: Tensor) -> Tensor:
-    """Indices of the kept points, at least one."""
+    """Return the indices of the kept points; there must be at least one."""
     kept = torch.nonzero(~held_out.cpu()).flatten()
     if not len(kept):
         raise InvalidValue("held_out", "every point", "at least one kept point")
@@ -166,7 +166,7 @@ def _kept(held_out: Tensor) -> Tensor:
 
 
 def _places(shape: tuple[int, ...]) -> Tensor:
-    """Integer positions of all points."""
+    """Return the integer grid positions of all points."""
     return torch.cartesian_prod(*(torch.arange(count) for count in shape)).reshape(prod(shape), len(shape))
 
 
@@ -193,7 +193,7 @@ def _doubly_centred(distance: Tensor) -> Tensor:
 
 
 def _correlation(first: Tensor, second: Tensor, floor: Tensor) -> Tensor:
-    """Distance correlation of doubly centred distances; 0 if one of them is rounding error."""
+    """Distance correlation of doubly centred distances; 0 if either consists of rounding errors."""
     covariance = (first * second).mean(dim=(-2, -1)).clamp(min=0)
     variances = [own.square().mean(dim=(-2, -1)) for own in (first, second)]
     varies = (variances[0] > floor) & (variances[1] > floor)

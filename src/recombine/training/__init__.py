@@ -1,4 +1,4 @@
-"""Training: many members of one architecture in one program."""
+"""Training of many members with the same architecture together."""
 
 from recombine.training.devices import (
     DEFAULT_PRECISION,

@@ -1,7 +1,7 @@
 """AdamW on `(member, parameter)` matrices, with a learning rate and weight decay per member.
 
-The formula is that of `torch.optim.AdamW`. Inactive members (finished or diverged) keep every bit of their state,
-whatever their gradient. Nothing synchronises with the device, so that a step can be captured in a CUDA graph.
+It uses the formula of `torch.optim.AdamW`. Inactive members (finished or diverged) keep their state bit for bit,
+regardless of their gradient. Nothing synchronises with the device, so a step can be captured in a CUDA graph.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def adamw_update(
     beta2: float,
     epsilon: float,
 ) -> None:
-    """Take one step of the active members, in place."""
+    """Take one step for the active members, in place."""
     step += active
     count = step.double().clamp(min=1)
     rate = torch.where(active, lr.double(), 0.0)

@@ -12,7 +12,7 @@ from recombine.errors import DeviceError, InvalidValue, listed
 
 DEVICES: tuple[str, ...] = ("auto", "cpu", "cuda")
 DEFAULT_PRECISION = {"cpu": "float32", "cuda": "bf16"}
-"""The fastest precision whose scores do not differ measurably from float32's (docs/performance.md)."""
+"""The fastest precision whose scores do not differ measurably from those of float32 (docs/performance.md)."""
 
 
 def resolve_device(name: str) -> torch.device:
@@ -25,20 +25,20 @@ def resolve_device(name: str) -> torch.device:
 
 
 def check_precision(precision: str, device: torch.device) -> None:
-    """Raise for TF32, a mode of NVIDIA's tensor cores, on a CPU."""
+    """Raise an error for TF32 (a mode of NVIDIA's tensor cores) on a CPU."""
     if precision == "tf32" and device.type != "cuda":
         raise InvalidValue("precision", precision, "float32 or bf16 on a CPU (tf32 needs a CUDA device)")
 
 
 def device_name(device: torch.device) -> str:
-    """Return the name of the device, for provenance."""
+    """Return the name of the device, for the provenance record."""
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
     return f"cpu ({torch.get_num_threads()} threads)"
 
 
 def kernels_name(device: torch.device) -> str:
-    """Return which kernels are used, for provenance."""
+    """Return which kernels are used, for the provenance record."""
     missing = kernels.why_not(device)
     if device.type == "cuda":
         return "torch" if missing else "triton"
@@ -49,7 +49,7 @@ def kernels_name(device: torch.device) -> str:
 def arithmetic(precision: str, *, benchmark: bool = False) -> Iterator[None]:
     """Set torch's global TF32 switches in this context.
 
-    With `benchmark`, cuDNN times all its algorithms on every new shape, which pays off over thousands of equal steps.
+    With `benchmark`, cuDNN times all its algorithms on every new shape, which pays off over many identical steps.
     """
     tf32 = precision == "tf32"
     matmul, convolution = torch.backends.cuda.matmul, torch.backends.cudnn

@@ -1,11 +1,11 @@
-"""Forward passes of decoders by device: the one place that knows both architectures and kernels.
+"""Forward passes of decoders on each device: the only module that knows both architectures and kernels.
 
 Many members run at once on a GPU, one network at a time on a CPU. `FORWARDS` lists decoders that can run faster than
-their module; all others, user decoders among them, run their module, batched by `torch.func.vmap`. An entry applies to
-one class, not to subclasses, which may build other networks. Tests compare every entry with the module.
+their module; all others, including user-defined decoders, run their module, batched by `torch.func.vmap`. Entries do
+not apply to subclasses, which may build different networks. Tests compare every entry with the module.
 
-Kernels of whole networks support grey images only; colour falls back to grouped convolutions (many members) or the
-module (one network). With many members, weights have a leading member axis and activations are `(member, batch, …)`.
+Whole-network kernels support only grey images; colour images use grouped convolutions (many members) or the module (one
+network). With many members, weights have a leading member axis and activations are `(member, batch, …)`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from recombine.decoders.low_rank import EmbeddingParts, LowRankDecoder, LowRankE
 from recombine.decoders.tokens import EncoderLayer, PixelTokens
 
 ALIGNED = 8
-"""Parameter vectors are padded to a multiple of this: 16 bytes of bfloat16, the alignment of tensor cores."""
+"""Parameter vectors are padded to a multiple of this length (16 bytes of bfloat16, the alignment of tensor cores)."""
 Weights = Mapping[str, Tensor]
 """Parameters by name."""
 
@@ -35,8 +35,9 @@ Weights = Mapping[str, Tensor]
 class FlatLayout:
     """Converts named tensors, such as a module's parameters, to one vector and back.
 
-    The ensemble keeps weights and both AdamW moments as `(member, parameter)` matrices: the optimiser is then a handful
-    of operations for any decoder, and a checkpoint three tensors. Zeros at the end of a vector align the next member's.
+    The ensemble stores weights and both AdamW moments as `(member, parameter)` matrices, so the optimiser takes a
+    handful of operations for any decoder, and a checkpoint has three tensors. Zeros at the end of each vector align the
+    next one.
     """
 
     def __init__(self, named: Mapping[str, Tensor]) -> None:
@@ -63,21 +64,20 @@ class FlatLayout:
 
 
 class MemberOutputs(NamedTuple):
-    """Outputs and penalties of many members, or of one network, without a member axis."""
+    """Outputs and penalties of many members, or of one network without a member axis."""
 
     outputs: Tensor
     penalties: Mapping[str, Tensor] = {}
 
 
 ForwardMembers = Callable[[StagedDecoder, FlatLayout, Tensor, Tensor, torch.dtype], MemberOutputs]
-"""Module, layout, weights `(member, parameter)` in float32, inputs `(member, batch, …)` and the type to compute in."""
+"""Takes the module, layout, float32 weights `(member, parameter)`, inputs `(member, batch, …)` and compute dtype."""
 ForwardOne = Callable[[StagedDecoder, FlatLayout, Tensor, Tensor], MemberOutputs | None]
-"""The same for one network on a CPU in float32, without a member axis; first derivatives by weights only. Returns None
-if nothing is faster than the module."""
+"""Same for one float32 network on a CPU; only weights have gradients. Returns None if the module is fastest."""
 
 
 class Forwards(NamedTuple):
-    """Fast forward passes of a decoder; None: use the module."""
+    """Fast forward passes of a decoder; None means that the module is used."""
 
     members: ForwardMembers | None = None
     one: ForwardOne | None = None
@@ -96,8 +96,8 @@ def linear(weights: Weights, name: str, inputs: Tensor) -> Tensor:
 class MemberLinear(torch.autograd.Function):
     """Linear layers of many members: `(member, example, in)` to `(member, example, out)`.
 
-    torch's derivative of a batched product with transposed weights returns a transposed gradient, which costs a pass
-    over memory; this one computes the gradient in the layout of the weights.
+    For a batched product with transposed weights, torch returns a transposed gradient, which costs a pass over memory;
+    this function computes the gradient in the layout of the weights.
     """
 
     @staticmethod
@@ -127,7 +127,7 @@ def prelu(weights: Weights, name: str, inputs: Tensor) -> Tensor:
 
 
 def narrow_convolution(weights: Weights, name: str, inputs: Tensor) -> Tensor:
-    """Apply a 3×3 convolution with padding 1 to few channels."""
+    """Apply a 3×3 convolution with padding 1 to images with few channels."""
     weight, bias = weights[f"{name}.weight"], weights[f"{name}.bias"]
     narrow = kernels.implementation("narrow", inputs.device) if inputs.is_cuda else None
     if narrow is not None and max(weight.shape[1:3]) <= kernels.NARROW[inputs.device.type]:
@@ -191,7 +191,7 @@ def grouped(decoder: StagedDecoder, weights: Weights, inputs: Tensor) -> Tensor:
 
 
 def _read_out(decoder: StagedDecoder, weights: Weights, image: Tensor, members: int) -> Tensor:
-    """Apply the last convolution, as a product and shifts, and resize."""
+    """Apply the last convolution as a matrix product with shifts, then resize."""
     batch, _, rows, columns = image.shape
     pixels = image.permute(0, 2, 3, 1).reshape(batch * rows * columns, members, -1).transpose(0, 1)
     kernel, bias = weights["stages.output.0.weight"], weights["stages.output.0.bias"]
@@ -217,7 +217,7 @@ def _last(decoder: StagedDecoder) -> tuple[ToChannels, Resize]:
 def low_rank_members(
     decoder: StagedDecoder, layout: FlatLayout, weights: Tensor, inputs: Tensor, dtype: torch.dtype
 ) -> MemberOutputs:
-    """Outputs and penalties of many members; embeddings stay in float32."""
+    """Return outputs and penalties of many members; embeddings stay in float32."""
     named = layout.unflatten(weights)
     first, *hidden, last = decoder.stages
     parts = _parts(cast(LowRankDecoder, decoder).embedding, named, f"stages.{first}")
@@ -230,7 +230,7 @@ def low_rank_members(
 
 
 def low_rank_one(decoder: StagedDecoder, layout: FlatLayout, weights: Tensor, inputs: Tensor) -> MemberOutputs | None:
-    """Outputs and penalties of one network on a CPU."""
+    """Return outputs and penalties of one network on a CPU."""
     named = layout.unflatten(weights)
     first, *hidden, last = decoder.stages
     widest = max(max(named[f"stages.{name}.0.weight"].shape[:2]) for name in (*hidden, last))
@@ -248,12 +248,12 @@ def low_rank_one(decoder: StagedDecoder, layout: FlatLayout, weights: Tensor, in
 
 
 def _images(decoder: StagedDecoder, numbers: Tensor, axes: int) -> Tensor:
-    """Reshape the last `axes` to the decoder's image shape."""
+    """Reshape the last `axes` axes to the decoder's image shape."""
     return numbers.flatten(-axes).unflatten(-1, cast(ToImage, decoder.stages["output"][1]).image_shape)  # type: ignore[index]
 
 
 def _parts(embedding: LowRankEmbedding, weights: Weights, name: str) -> EmbeddingParts:
-    """An embedding's parts from parameters by name, with a leading member axis or without."""
+    """Extract an embedding's components from a dict of parameters, with or without a leading member axis."""
     rows, columns, strengths = (
         [weights[f"{name}.{kind}.{k}"] for k in range(len(embedding.code_sizes) * embedding.channels)]
         for kind in ("rows", "columns", "strengths")
@@ -264,11 +264,11 @@ def _parts(embedding: LowRankEmbedding, weights: Weights, name: str) -> Embeddin
 
 
 class KernelParts(EmbeddingParts):
-    """Of many members, by kernels that pass over memory once."""
+    """Embedding components of many members, computed by kernels with a single pass over memory."""
 
     @cached_property
     def scaled(self) -> tuple[list[tuple[Tensor, Tensor]], list[tuple[Tensor, Tensor]]]:
-        """Rows of unit norm times their strengths, and columns of unit norm, each with its sum of variances."""
+        """Unit-norm rows times their strengths, and unit-norm columns, each with its sum of variances."""
         from recombine.kernels.triton.vectors import ScaledUnits
 
         rows = [ScaledUnits.apply(v, s, self.unit) for v, s in zip(self.rows, self.strengths, strict=True)]
@@ -303,13 +303,13 @@ def dense_members(
 
 
 MemberLayer = Callable[[nn.Module, Weights, str, Tensor], Tensor]
-"""A layer's module, all weights, its name and tokens `(member, batch, pixel, width)` to tokens."""
+"""Maps a layer's module, all weights, its name and tokens `(member, batch, pixel, width)` to new tokens."""
 
 
 def token_members(
     layer: MemberLayer, decoder: StagedDecoder, layout: FlatLayout, weights: Tensor, inputs: Tensor, dtype: torch.dtype
 ) -> MemberOutputs:
-    """Return outputs of many members: codes to tokens, through all layers, to pixels."""
+    """Return outputs of many members, mapping codes to tokens, through all layers, to pixels."""
     named = layout.unflatten(weights.to(dtype))
     (first, tokens), *layers, _ = decoder.stages.items()
     projected = linear(named, f"stages.{first}.project", inputs.to(dtype))[:, :, None, :]
@@ -324,7 +324,7 @@ def _coordinate_layer(module: nn.Module, weights: Weights, name: str, tokens: Te
 
 
 def _encoder_layer(module: nn.Module, weights: Weights, name: str, tokens: Tensor) -> Tensor:
-    """Apply an encoder layer; attention treats members as further examples."""
+    """Apply an encoder layer; attention treats members as additional examples."""
     heads = cast(EncoderLayer, module).heads
     mixed = linear(weights, f"{name}.mix", tokens).unflatten(-1, (3, heads, -1)).flatten(0, 1)
     query, key, value = mixed.permute(2, 0, 3, 1, 4).unbind(0)

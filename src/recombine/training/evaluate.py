@@ -1,8 +1,8 @@
 """Errors and hits of a trained member over the factor grid.
 
 A grid of more than `EVALUATED` points is sampled, stratified by hold-out (`recombine.metrics.sampling`); scores then
-have standard errors. Points without an example are never evaluated. Examples that would fill memory are rendered in
-chunks.
+have standard errors. Points without an example are never evaluated. Examples that would not fit into memory are
+rendered in chunks.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from recombine.training.tables import DistinctExamples
 
 Evaluation = dict[str, Tensor]
 SCORES_VERSION = 1
-"""Increment when the scores of a run change, so that datasets with scores are measured again."""
+"""Increment when the scores of a run change, so that datasets with scores are recomputed."""
 EXACT = "donot_use_mm_for_euclid_dist"
-"""Compute distances between codes exactly, not by a matrix product, which loses digits."""
+"""Compute distances between codes directly, since a matrix product would lose precision."""
 KEPT_BYTES = 2**28
-"""Largest size of a grid's examples, in bytes, that is kept on the device."""
+"""Maximum size in bytes of a grid's examples stored on the device."""
 EVALUATED = 10**5
 """Maximum number of grid points to evaluate; larger grids are sampled."""
 SAMPLE_SEED = 0
-"""Fixed, so that all members of a task are scored on the same points."""
+"""Sampling seed, fixed so that all members trained on a task are scored at the same points."""
 
 
 class Evaluator:
-    """Examples of a task's factor grid, rendered once for many members.
+    """Examples from a task's factor grid, rendered once for many members.
 
     `chunk` points are evaluated at a time, in strict float32. Grids of more than `points` points are sampled; members
     that share an evaluator must then share the hold-out.
@@ -111,7 +111,7 @@ def evaluate(
     task
         Task whose grid is evaluated.
     forward
-        Function or module from a batch of inputs to a batch of outputs.
+        Function or module that maps a batch of inputs to a batch of outputs.
     device
         Device to evaluate on.
     chunk
@@ -139,7 +139,7 @@ def evaluate(
 
 
 def _hit(task: Task, outputs: Tensor, points: Tensor) -> Tensor:
-    """Return whether each output is at the right position; NaN for a task without positions."""
+    """Return whether each output shows the right position; NaN for a task without positions."""
     if not task.position_factors:
         return torch.full((len(outputs),), torch.nan)
     axes = [task.grid.names.index(name) for name in task.position_factors]
@@ -161,7 +161,7 @@ def _read_code(task: Task, codes: Tensor) -> Tensor:
 
 
 def scores(evaluation: Evaluation) -> dict[str, float]:
-    """Return mean error, error relative to blank, and accuracy, on kept (`id`) and held-out (`ood`) combinations.
+    """Return mean error, error relative to blank outputs, and accuracy on kept (`id`) and held-out (`ood`) points.
 
     Parameters
     ----------

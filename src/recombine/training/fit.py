@@ -1,8 +1,8 @@
-"""The training loop, and the number of members that fit a GPU.
+"""The training loop, and the number of members that fit on a GPU.
 
-`fit` is a generator that yields between spans of steps, so that its caller can show progress, write checkpoints or
-stop. The length of a span depends on the clock and changes no bits. On a GPU the whole step (batch selection, forward,
-loss, penalties, backward, AdamW) is one CUDA graph; on a CPU it is the same function.
+`fit` is a generator that yields between spans of steps, so that the caller can show progress, write checkpoints or
+stop. The length of a span depends on timing but does not affect results. On a GPU, the whole step (batch selection,
+forward, loss, penalties, backward, AdamW) is one CUDA graph; on a CPU it is the same function.
 """
 
 from __future__ import annotations
@@ -23,32 +23,32 @@ from recombine.training.ensemble import STACKED, Ensemble, State
 from recombine.training.tables import Batches, Window, batches_of
 
 LONGEST_SPAN = 256
-"""Largest number of steps between two yields."""
+"""Maximum number of steps between two yields."""
 SPAN_SECONDS = (0.25, 1.0)
-"""Spans grow while they take less than the first and shrink when they take more than the second."""
+"""Spans grow if they take less than the first time, and shrink if they take more than the second."""
 WARM_UP_STEPS = 3
-"""Steps that are taken, and undone, before a CUDA graph is captured."""
+"""Number of warm-up steps, later undone, before a CUDA graph is captured."""
 GIB = 2**30
 PROBED = (1, 3)
 """Sizes of the two ensembles whose memory is measured; their difference gives the cost of a member."""
 SHARE = 0.85
-"""Fraction of the memory to use; the rest is for libraries' work spaces and fragmentation."""
+"""Fraction of the memory to use; the rest is for library workspaces and fragmentation."""
 
 
 def fit(ensemble: Ensemble, state: State) -> Iterator[None]:
-    """Train all members to their last step, in place, yielding from time to time.
+    """Train all members to their last step, yielding from time to time.
 
     Parameters
     ----------
     ensemble
         The members.
     state
-        Initial state, which is changed in place.
+        Initial state, which is modified in place.
 
     Returns
     -------
     Iterator
-        Yields between steps, so that the caller can look, save or stop.
+        Yields between steps, so that the caller can show progress, save or stop.
 
     Examples
     --------
@@ -77,7 +77,7 @@ def fit(ensemble: Ensemble, state: State) -> Iterator[None]:
 
 
 class Stepper:
-    """Takes steps from batches laid out on the device."""
+    """Takes training steps with batches on the device."""
 
     def __init__(self, ensemble: Ensemble, state: State) -> None:
         self.ensemble, self.state, self.table = ensemble, state, ensemble.table
@@ -94,7 +94,7 @@ class Stepper:
         self._ahead: tuple[list[int], Batches] | None = None
 
     def left(self) -> int:
-        """Return the number of steps until all members that have not diverged are done."""
+        """Return the number of steps until all members that have not diverged are finished."""
         steps, alive = self.state.step.tolist(), self.state.alive.tolist()
         return max(
             (total - step for total, step, on in zip(self.ensemble.totals, steps, alive, strict=True) if on),
@@ -122,14 +122,14 @@ class Stepper:
             self.state.errors[k] = torch.cat([self.state.errors[k], errors[: after - before, k]])
 
     def probe(self) -> None:
-        """Take one step without examples on a GPU, which needs as much memory as any other and changes nothing."""
+        """Take one step without examples on a GPU, which needs as much memory as a normal step but changes nothing."""
         side = _side(self.ensemble.device)
         side.wait_stream(torch.cuda.current_stream())
         with arithmetic(self.ensemble.recipe.precision, benchmark=True), torch.cuda.stream(side):
             self.step()
 
     def step(self) -> None:
-        """Take one step of all members, using only buffers at fixed addresses, as a CUDA graph requires."""
+        """Take one step for all members, using only buffers at fixed addresses, as CUDA graphs require."""
         state, recipe = self.state, self.ensemble.recipe
         rows, shares, active = (part.index_select(0, self.cursor).squeeze(0) for part in self.batches)
         active = active & state.alive
@@ -145,14 +145,14 @@ class Stepper:
         self.cursor += 1
 
     def replay(self, span: int) -> None:
-        """Take steps by a CUDA graph, captured before the first."""
+        """Take steps by replaying a CUDA graph, which is captured before the first step."""
         if self.graph is None:
             self.graph = self._captured()
         for _ in range(span):
             self.graph.replay()
 
     def _batches(self, first: list[int], alive: list[bool], span: int) -> Batches:
-        """Return the next batches, prepared ahead if the prediction was right; move streamed examples to the device."""
+        """Return the next batches, prepared ahead if predicted correctly; move streamed examples to the device."""
         if isinstance(self.table, Window):
             batches = self.table.move(batches_of(self.ensemble.schedules, first, span))
             self.table.read_ahead(batches_of(self.ensemble.schedules, self._after(first, alive, span), span))
@@ -162,7 +162,7 @@ class Stepper:
         return batches_of(self.ensemble.schedules, first, span)
 
     def _after(self, first: list[int], alive: list[bool], span: int) -> list[int]:
-        """Return the likely step of each member after `span` more."""
+        """Return the likely step of each member after `span` more steps."""
         members = zip(first, self.ensemble.totals, alive, strict=True)
         return [min(step + span, total) if on else step for step, total, on in members]
 
@@ -189,16 +189,16 @@ class Stepper:
 
 @cache
 def _side(device: torch.device) -> torch.cuda.Stream:
-    """Return the stream for capturing graphs: only one, since libraries keep a work space per stream."""
+    """Return the stream for capturing graphs (a single one, since libraries keep a workspace per stream)."""
     return torch.cuda.Stream(device)
 
 
-# -- memory: `within` enforces the budget, and the estimate of `fitting_members` avoids running into it ----------------
+# -- memory: `within` enforces the budget, and the estimate of `fitting_members` avoids exceeding it -------------------
 
 
 @contextmanager
 def within(budget: float | None, device: torch.device) -> Iterator[None]:
-    """Limit device memory in this context to a budget in GiB; no effect on a CPU."""
+    """Limit device memory in this context to a budget in GiB; this has no effect on a CPU."""
     if budget is None or device.type != "cuda":
         yield
         return
@@ -213,7 +213,7 @@ def within(budget: float | None, device: torch.device) -> Iterator[None]:
 
 
 def fitting_members(specs: Sequence[RunSpec], device: torch.device, budget: float | None) -> int:
-    """Return how many of the specs, which share a program, fit the budget together; at least one."""
+    """Return how many of the specs, which can all be trained together, fit the memory budget (at least one)."""
     if device.type != "cuda" or len(specs) <= PROBED[-1]:
         return len(specs)
     free = torch.cuda.mem_get_info(device)[0] + torch.cuda.memory_reserved(device)
@@ -221,14 +221,14 @@ def fitting_members(specs: Sequence[RunSpec], device: torch.device, budget: floa
         first, second = (_peak(specs[:count], device) for count in PROBED)
     except torch.cuda.OutOfMemoryError:
         return 1
-    kept = torch.cuda.memory_allocated(device)  # includes libraries' work spaces
+    kept = torch.cuda.memory_allocated(device)  # includes library workspaces
     planned = SHARE * (free if budget is None else min(free, budget * GIB)) - kept
     each = max(1.0, (second - first) / (PROBED[1] - PROBED[0]))
     return max(1, min(len(specs), int((planned - first) / each) + 1))
 
 
 def _peak(specs: Sequence[RunSpec], device: torch.device) -> int:
-    """Return the peak memory of a step of an ensemble in bytes."""
+    """Return the peak memory of an ensemble's training step, in bytes."""
     torch.cuda.empty_cache()
     before = torch.cuda.memory_allocated(device)
     torch.cuda.reset_peak_memory_stats(device)

@@ -1,11 +1,11 @@
-"""Batches of each member at each step, and tables of examples.
+"""Batches for each member and step, and tables of examples.
 
 An epoch is a new permutation of the member's training set, cut into batches; the last batch is padded with examples of
-weight 0. Each epoch has its own random stream, so that the batch of any step can be made without the ones before it.
+weight 0. Each epoch has its own random stream, so that the batch for any step can be computed without the earlier ones.
 
-Generated examples and small data are one table on the device. For larger data, a **window** holds the distinct examples
-of the next steps of all members, and batches index the window; a thread reads the next window while the device works on
-this one. Members see the same examples either way, bit for bit.
+Generated examples and small datasets are stored as one table on the device. For larger datasets, a **window** holds the
+distinct examples for the next steps of all members, and batches index into it; a thread reads the next window while the
+device works on the current one. Members see exactly the same examples either way.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from recombine.streams import stream
 from recombine.tasks import Examples, Task
 
 RESIDENT_BYTES = 2**28
-"""Largest size of data, in bytes, that is kept on the device; larger data is streamed."""
+"""Maximum size in bytes of a dataset stored on the device; larger ones are streamed."""
 WINDOW_BYTES = {"cpu": 2**26, "cuda": 2**30}
 """Size of a window in bytes; it holds at least one step of all members."""
 NUMBER_BYTES = 4
 
 
 class Batches(NamedTuple):
-    """Batches of consecutive steps of all members; `shares` weigh the examples of a batch and sum to 1."""
+    """Batches for consecutive steps of all members; `shares` are the weights of a batch's examples and sum to 1."""
 
     rows: Int[Tensor, "step member batch"]
     shares: Float[Tensor, "step member batch"]
@@ -39,7 +39,7 @@ class Batches(NamedTuple):
 
 
 class Schedule:
-    """One member's order of examples."""
+    """The order in which one member sees its examples."""
 
     def __init__(self, spec: RunSpec, table: Int[Tensor, " row"]) -> None:
         self.seed, self.table, self.batch = spec.seed, table, spec.recipe.batch
@@ -52,7 +52,7 @@ class Schedule:
         self._newest: tuple[range, Tensor] | None = None
 
     def _rows(self, epochs: range) -> Int[Tensor, "step batch"]:
-        """Return all batches of some epochs."""
+        """Return all batches in some epochs."""
         if self._newest is None or self._newest[0] != epochs:
             count = len(self.table)
             orders = torch.empty(len(epochs), self.steps_per_epoch * self.batch, dtype=torch.int64)
@@ -74,7 +74,7 @@ class Schedule:
 
 
 def batches_of(schedules: list[Schedule], first: list[int], span: int) -> Batches:
-    """Return the next `span` batches of all members, each from its own step on."""
+    """Return the next `span` batches of all members, starting from each member's own step."""
     shape = (span, len(schedules), schedules[0].batch)
     first_rows = torch.stack([schedule.table[0] for schedule in schedules])  # a valid row for finished members
     batches = Batches(
@@ -88,19 +88,19 @@ def batches_of(schedules: list[Schedule], first: list[int], span: int) -> Batche
 
 
 class DistinctExamples(NamedTuple):
-    """Distinct factor values of tasks that render alike."""
+    """Distinct factor values of tasks that render them in the same way."""
 
     task: Task
     values: Float[Tensor, "row factor"]
 
     @property
     def row_bytes(self) -> int:
-        """Size of an example in bytes."""
+        """Size of one example in bytes."""
         return NUMBER_BYTES * (sum(self.task.code_sizes) + math.prod(self.task.image_shape))
 
     @property
     def is_large(self) -> bool:
-        """Whether the examples are read from data that is too large to keep."""
+        """Whether the examples are read from a dataset that is too large to store on the device."""
         return self.task.streamed and len(self.values) * self.row_bytes > RESIDENT_BYTES
 
 
@@ -115,7 +115,7 @@ class Resident:
         self.examples = Examples(*(part.to(device) for part in merged))
 
     def longest_span(self, longest: int) -> int:
-        """Return the maximum number of steps per span: any."""
+        """Return the maximum number of steps per span, which is unlimited."""
         return longest
 
 
@@ -137,11 +137,11 @@ class Window:
         self._ahead: tuple[Tensor, Future[tuple[Examples, Tensor]]] | None = None
 
     def longest_span(self, longest: int) -> int:
-        """Return the maximum number of steps whose batches fit the window."""
+        """Return the maximum number of steps whose batches fit into the window."""
         return min(longest, self.capacity // self.per_step)
 
     def move(self, batches: Batches) -> Batches:
-        """Load the examples of some steps into the window, and return the batches with rows of the window."""
+        """Load the examples of some steps into the window, and return the batches with row indices into it."""
         ahead, self._ahead = self._ahead, None
         if ahead is not None and torch.equal(ahead[0], batches.rows):
             examples, rows = ahead[1].result()
@@ -152,7 +152,7 @@ class Window:
         return batches._replace(rows=rows)
 
     def read_ahead(self, batches: Batches) -> None:
-        """Start to read the examples of the likely next steps."""
+        """Start reading the examples of the likely next steps."""
         self._ahead = batches.rows, self._reader.submit(self._read, batches.rows)
 
     def _read(self, rows: Int[Tensor, "step member batch"]) -> tuple[Examples, Int[Tensor, "step member batch"]]:
@@ -167,5 +167,5 @@ class Window:
 
 
 def table_of(distinct: Sequence[DistinctExamples], device: torch.device, per_step: int) -> Resident | Window:
-    """Return a table of all examples, or a window if they are read from large data."""
+    """Return a table of all examples, or a window if they are read from a large dataset."""
     return Window(distinct, device, per_step) if any(part.is_large for part in distinct) else Resident(distinct, device)

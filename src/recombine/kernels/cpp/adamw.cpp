@@ -1,5 +1,5 @@
-// AdamW for one member in one pass over memory, with the formula of torch.optim.AdamW. The shares 1 - beta are computed
-// by the caller in double precision, since float32 would lose digits.
+// AdamW for one member in one pass over memory, with the formula of torch.optim.AdamW. The caller computes 1 - beta in
+// double precision, since float32 would lose digits.
 #include <cmath>
 
 extern "C" void recombine_adamw(float* __restrict weights, float* __restrict mean, float* __restrict square,

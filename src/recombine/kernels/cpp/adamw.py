@@ -1,4 +1,4 @@
-"""AdamW on the compiled kernels, one member after another."""
+"""AdamW with the compiled kernels, one member after another."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ def adamw_update(
     weights: Tensor, mean: Tensor, square: Tensor, gradient: Tensor, active: Tensor, decay: Tensor, stride: Tensor,
     root: Tensor, beta1: float, beta2: float, epsilon: float,
 ) -> None:  # fmt: skip
-    """Update the active members in place; matrices are contiguous, and vectors have one value per member."""
+    """Update the active members in place; matrices must be contiguous, and vectors have one value per member."""
     size = weights.shape[1]
     shares = (1 - beta1, beta2, 1 - beta2)
     per_member = zip(active.tolist(), decay.tolist(), stride.tolist(), root.tolist(), strict=True)

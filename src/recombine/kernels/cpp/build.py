@@ -1,8 +1,8 @@
-"""Build the C++ kernels once per machine and version with the local compiler, and call them by name.
+"""Build the C++ kernels with the local compiler, once per machine and version, and call them by name.
 
-`CXX` names the compiler, and `RECOMBINE_CACHE` a folder to use instead of `~/.cache/recombine`. The library runs with
-the user's rights, so folder and file must belong to the user and be writable by nobody else. If the build fails, a line
-on standard error says so, once for a process and its children.
+The environment variable `CXX` sets the compiler, and `RECOMBINE_CACHE` a folder to use instead of `~/.cache/recombine`.
+The library runs with the user's rights, so folder and file must belong to the user and not be writable by others. If
+the build fails, a warning is written to standard error, once for a process and its children.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from recombine.files import cache_folder
 FLAGS = ("-std=c++17", "-O3", "-march=native", "-fno-math-errno", "-fno-trapping-math", "-shared", "-fPIC")
 COMPILERS = ("c++", "g++", "clang++")
 LONGEST_SECONDS = 300
-"""Timeout of the compiler."""
+"""Timeout for the compiler, in seconds."""
 WARNED = "RECOMBINE_KERNELS_SAID"
-"""Environment variable, set after the warning that there are no kernels."""
+"""Environment variable that is set once the warning about missing kernels has been printed."""
 OTHERS_WRITE = 0o022
 
 FLOATS = c_void_p
 """Address of a tensor's data."""
 NETWORK: tuple[Any, ...] = (c_long, c_long, c_long, c_long, POINTER(c_ubyte))
-"""Code length, first size, channels, depth, and for each block whether it doubles the size."""
+"""Code length, first size, channels, depth, and whether each block doubles the size."""
 PLANES = (c_long,) * 6
 """Channels in and out, rows, columns, and the range of images."""
 SIGNATURES: dict[str, tuple[Any, ...]] = {
@@ -52,7 +52,7 @@ SIGNATURES: dict[str, tuple[Any, ...]] = {
 
 
 class NotBuilt(Exception):
-    """Why the kernels could not be built."""
+    """Raised, with the reason, if the kernels cannot be built."""
 
 
 def call(name: str, *arguments: Any) -> None:
@@ -65,7 +65,7 @@ def call(name: str, *arguments: Any) -> None:
 
 @cache
 def library_or_reason() -> ctypes.CDLL | str:
-    """Return the library, compiled if needed, or the reason why there is none."""
+    """Return the library, compiled if necessary, or the reason why it is not available."""
     try:
         compiler, folder = find_compiler(), cache_folder()
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -93,7 +93,7 @@ def _require_private(path: Path) -> None:
 
 
 def find_compiler() -> list[str]:
-    """Return the compiler's command, which may include flags."""
+    """Return the compiler command, which may include flags."""
     named = shlex.split(os.environ.get("CXX", ""))
     for words in [named] if named else [[name] for name in COMPILERS]:
         if path := shutil.which(words[0]):
@@ -102,7 +102,7 @@ def find_compiler() -> list[str]:
 
 
 def _compile(compiler: list[str], path: Path) -> None:
-    """Compile under a temporary name, then rename, as other processes may be compiling too."""
+    """Compile to a temporary file, then rename it, since other processes may be compiling as well."""
     sources = [str(source) for source in _sources() if source.suffix == ".cpp"]
     with tempfile.TemporaryDirectory(dir=path.parent, prefix="compiling-") as work:
         target = Path(work) / path.name

@@ -1,7 +1,7 @@
 """Split a batch into chunks, run them in threads, and reuse memory from earlier steps.
 
 Sums over images are added up chunk by chunk, in order, so that results do not depend on the number of threads.
-Allocating memory takes longer than filling it, so buffers are kept.
+Allocating memory takes longer than filling it, so buffers are reused.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ import torch
 from torch import Tensor
 
 CHUNK, MAX_CHUNKS = 8, 8
-"""Minimum images per chunk, and maximum number of chunks."""
+"""Minimum number of images per chunk, and maximum number of chunks."""
 LARGEST_KEPT = 2**28
-"""Maximum elements of all kept buffers together: 1 GiB."""
+"""Maximum total number of elements in all stored buffers (1 GiB)."""
 _kept: dict[int, list[Tensor]] = {}
 """Buffers by size."""
 
@@ -52,7 +52,7 @@ def take_buffer(size: int) -> Tensor:
 
 
 def return_buffer(buffer: Tensor) -> None:
-    """Keep a buffer for the next request of its size."""
+    """Store a buffer for the next request of the same size."""
     if sum(size * len(buffers) for size, buffers in list(_kept.items())) + len(buffer) > LARGEST_KEPT:
         _kept.clear()
     if len(buffer) <= LARGEST_KEPT:

@@ -7,10 +7,10 @@
 namespace {
 
 struct Taps {
-    long count, left[16], right[16];  // offsets of the input from the pixel, and of the weight matrices
+    long count, left[16], right[16];  // offsets of inputs relative to the pixel, and of weight matrices
 };
 
-// A run of pixels of one row, one block of channels.
+// Consecutive pixels in one row, for one block of channels.
 template <int V, int STEP, bool BACK>
 struct Run {
     const float *left, *right, *bias, *gate;
@@ -63,7 +63,7 @@ void blocks(long pixels, long step, const float* left, const float* right, const
     }
 }
 
-// Sums over the pixels of rows y … y + rows - 1 of one image, into (tap, in, out).
+// Sum over the pixels in rows y … y + rows - 1 of one image, into (tap, in, out).
 template <int V>
 void outer_blocks(const float* x, const float* z, float* sum, Shape in, Shape out, long y, long rows, bool up) {
     const long side = up ? 4 : 3;
@@ -88,7 +88,7 @@ void outer_blocks(const float* x, const float* z, float* sum, Shape in, Shape ou
                 }
 }
 
-constexpr long PIXELS_SUMMED = 96;  // about as many go into a block of sums at a time, to fit the L1 cache
+constexpr long PIXELS_SUMMED = 96;  // approximate pixels per block of sums, to fit into the L1 cache
 
 }  // namespace
 

@@ -1,13 +1,13 @@
-// Layers of the decoder. Images are (image, y, x, channel) with a border of zeros one pixel wide; gradients of outputs
+// Layers of the decoder. Images are (image, y, x, channel) with a border of zeros one pixel wide; output gradients
 // are those before the ReLU. Weights are (tap, in, out) forward and (tap, out, in) backward, where taps are those of the
-// kernel or, if `Layer::winograd`, its 36 transformed positions. Sums are added to existing values.
+// kernel or, with `Layer::winograd`, its 36 transformed positions. Sums are added to existing values.
 #pragma once
 
 #include <cstring>
 
 struct Shape {
     long height, width, channels;
-    long pitch() const { return (width + 2) * channels; }  // floats of a row
+    long pitch() const { return (width + 2) * channels; }  // floats per row
     long image() const { return (height + 2) * pitch(); }
 };
 
@@ -21,14 +21,14 @@ inline void clear_border(float* image, const Shape& s) {
     }
 }
 
-// A transposed convolution with as many channels out as in: kernel 3 and the same size, or kernel 4 and twice the size.
+// A transposed convolution that keeps the number of channels: kernel 3 at the same size, or kernel 4 at twice the size.
 struct Layer {
     long size, channels;  // of the input
     bool up;
     Shape from() const { return {size, size, channels}; }
     Shape to() const { return {up ? 2 * size : size, up ? 2 * size : size, channels}; }
     long side() const { return up ? 4 : 3; }
-    // With fewer channels, Winograd's extra additions cost more than it saves.
+    // With fewer channels, Winograd's extra additions cost more than they save.
     bool winograd() const { return !up && channels >= 32; }
     long kernel() const { return side() * side(); }
     long taps() const { return winograd() ? 36 : kernel(); }
@@ -39,13 +39,13 @@ struct Layer {
 void convolve(const Layer&, const float* x, const float* w, const float* bias, float* y, long images);
 void winograd_convolve(const Layer&, const float* x, const float* u, const float* bias, float* y, long images);
 
-// x = gradient before the ReLU of the layer below, whose outputs are `gate`; sums: its sums by channel
+// x = gradient before the ReLU of the previous layer, whose outputs are `gate`; sums = its sums by channel
 void input_gradient(const Layer&, const float* z, const float* w, const float* gate, float* x, float* sums,
                     long images);
 void winograd_input_gradient(const Layer&, const float* z, const float* u, const float* gate, float* x, float* sums,
                              long images);
 
-// sums: gradient of the weights (tap, in, out)
+// sums = gradient of the weights (tap, in, out)
 void weight_gradient(const Layer&, const float* x, const float* z, float* sums, long images);
 void winograd_weight_gradient(const Layer&, const float* x, const float* z, float* sums, long images);
 

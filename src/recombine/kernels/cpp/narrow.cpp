@@ -1,6 +1,6 @@
 // Convolutions with few channels (kernel 3, padding 1) and their gradients; images are (image, channel, y, x), without
-// a border. Planes are copied into a buffer with a border of zeros, so that a tap is a constant offset and a plane one
-// run of numbers. Results between rows are ignored.
+// a border. Planes are copied into a buffer with a border of zeros, so that a tap is a constant offset and a plane is
+// contiguous. Results in the border between rows are ignored.
 #include <cstring>
 #include <vector>
 
@@ -12,12 +12,12 @@ struct Planes {
     long height, width;
     long pitch() const { return width + 2; }
     long bordered() const { return (height + 2) * pitch() + LANES; }
-    long run() const {  // length of a plane, rounded up to whole vectors
+    long run() const {  // length of a plane, rounded up to a multiple of the vector size
         return ((height - 1) * pitch() + width + LANES - 1) / LANES * LANES;
     }
 };
 
-// Copy planes, with a border (edge 1) or without (edge 0), `step` numbers apart, with zeros in between.
+// Copy planes with a border (edge 1) or without (edge 0), `step` floats apart, filling gaps with zeros.
 void copy(const Planes& planes, const float* x, float* into, long channels, long edge, long step) {
     for (long channel = 0; channel < channels; ++channel, into += step) {
         std::memset(into, 0, step * sizeof(float));
@@ -26,7 +26,7 @@ void copy(const Planes& planes, const float* x, float* into, long channels, long
     }
 }
 
-// The weights from input channel i to output channel o; back: for the input gradient, from the last tap.
+// Return the weights from input channel i to output channel o; for the input gradient (`back`), from the last tap.
 inline const float* tap(const float* w, long i, long o, long in, long out, bool back) {
     return back ? w + (i * out + o) * 9 + 8 : w + (o * in + i) * 9;
 }
@@ -56,7 +56,7 @@ void convolve(const Planes& planes, const float* x, const float* w, const float*
     }
 }
 
-// Adds to weights (out, in, 9) and to sums (out).
+// Add to the weight gradients (out, in, 9) and bias sums (out).
 void correlate(const Planes& planes, const float* x, const float* z, float* weights, float* sums, long in, long out) {
     const long pitch = planes.pitch(), run = planes.run(), step = planes.bordered();
     for (long o = 0; o < out; ++o, z += run) {
@@ -88,7 +88,7 @@ extern "C" void recombine_narrow(const float* x, const float* w, const float* bi
     }
 }
 
-// `below`: the gradient of x, unless null. `sums`: this chunk's sums for weights and biases, overwritten.
+// Write the gradient of x to `below`, unless it is null, and this chunk's sums for weights and biases to `sums`.
 extern "C" void recombine_narrow_back(const float* x, const float* w, const float* z, float* below, float* sums,
                                       long in, long out, long height, long width, long first, long last) {
     const Planes planes{height, width};

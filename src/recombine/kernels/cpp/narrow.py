@@ -1,4 +1,4 @@
-"""Convolutions with few channels on the compiled kernels."""
+"""Convolutions with few channels, using the compiled kernels."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from recombine.kernels.cpp.chunks import by_chunks, chunks_of
 
 
 class NarrowConvolution(torch.autograd.Function):
-    """Convolve images `(batch, in, y, x)` with weights `(out, in, 3, 3)` and a bias, padding 1, in float32."""
+    """Convolve images `(batch, in, y, x)` with weights `(out, in, 3, 3)` and a bias, with padding 1, in float32."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, w: Tensor, bias: Tensor) -> Tensor:
         x, w, bias = (_packed(part) for part in (x, w, bias))
         if w.shape[1:] != (x.shape[1], 3, 3) or bias.shape != w.shape[:1]:
-            raise ValueError(f"weights of {tuple(w.shape)} and {tuple(bias.shape)} do not fit {tuple(x.shape)}")
+            raise ValueError(f"weights {tuple(w.shape)} and bias {tuple(bias.shape)} do not fit {tuple(x.shape)}")
         y, sizes = x.new_empty(len(x), len(w), *x.shape[2:]), _sizes(x, w)
         addresses = [part.data_ptr() for part in (x, w, bias, y)]
         by_chunks(len(x), lambda first, last, _: call("narrow", *addresses, *sizes, first, last))

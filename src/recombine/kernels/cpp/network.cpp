@@ -1,8 +1,8 @@
 // The whole decoder: a matrix from the code to `first` × `first` pixels, transposed convolutions, and a convolution to
-// one channel. Threads take chunks of images through the whole network; sums over images are kept per chunk and added in
-// order, so that results do not depend on the number of threads.
+// one channel. Threads run chunks of images through the whole network; sums over images are stored per chunk and
+// added in order, so that results do not depend on the number of threads.
 //
-// Parameters and their gradients are one vector, in torch's order:
+// Parameters and their gradients are stored in one vector, in torch's order:
 // (code, channel, y, x), bias; (in, out, y, x), bias of each layer; (channel, y, x), bias of the last.
 #include <algorithm>
 #include <vector>
@@ -30,7 +30,7 @@ struct Network {
     long pixels() const { return first * first; }
     long first_size() const { return code * channels * pixels(); }
 
-    // Sum of a size over the layers before one.
+    // Sum of a size over all layers before a given one.
     template <class Size>
     long before(std::size_t layer, Size&& size) const {
         long at = 0;
@@ -38,7 +38,7 @@ struct Network {
         return at;
     }
 
-    // Where a layer's part begins in the vector of parameters …
+    // Offsets of a layer in the parameter vector …
     long weight(std::size_t layer) const {
         const auto size = [&](const Layer& own) { return own.kernel() * own.matrix() + channels; };
         return first_size() + channels + before(layer, size);
@@ -58,7 +58,7 @@ struct Network {
     }
     long stages(long images) const { return stage(layers.size(), images) + last().image() * images; }
 
-    // … and in a chunk's sums: of each layer's and the last one's input by channel; of the weights; of the last taps.
+    // … and in a chunk's sums: inputs of each layer (and of the last one) by channel, weights, and the last taps.
     long sums(std::size_t layer) const {
         const auto size = [](const Layer& own) { return own.taps() * own.matrix(); };
         return (layers.size() + 1) * channels + before(layer, size);
@@ -86,7 +86,7 @@ void collect(const float* from, float* to, long taps, long count) {
         for (long tap = 0; tap < taps; ++tap) to[at * taps + tap] = from[tap * count + at];
 }
 
-struct Start {  // the first stage of a run of images, at one pixel and block of channels
+struct Start {  // the first stage of consecutive images, at one pixel and for one block of channels
     const float *codes, *matrix, *bias;
     float* target;
     long code, width, image;
@@ -107,7 +107,7 @@ struct Start {  // the first stage of a run of images, at one pixel and block of
 
 extern "C" {
 
-// Floats of the parameters, the prepared weights, all stages of a batch and the sums of a chunk; and rows of an image.
+// Sizes, in floats, of parameters, prepared weights, all stages of a batch and a chunk's sums; and rows of an image.
 void recombine_sizes(long code, long first, long channels, long depth, const unsigned char* doubles, long batch,
                      long* sizes) {
     const Network net(code, first, channels, depth, doubles);
@@ -118,7 +118,7 @@ void recombine_sizes(long code, long first, long channels, long depth, const uns
     sizes[4] = net.last().height;
 }
 
-// Rearrange weights as the kernels read them.
+// Rearrange weights into the layout that the kernels read.
 void recombine_prepare(long code, long first, long channels, long depth, const unsigned char* doubles,
                        const float* vector, float* prepared) {
     const Network net(code, first, channels, depth, doubles);
@@ -170,7 +170,7 @@ void recombine_forward(long code, long first, long channels, long depth, const u
             vector[net.parameters() - 1], output + begin * shape.height * shape.width, images);
 }
 
-// Compute the sums of images begin … end - 1 from the gradient of the output; `below` is that before the first ReLU.
+// Compute the sums for images begin … end - 1 from the output gradient; `below` is the gradient before the first ReLU.
 void recombine_backward(long code, long first, long channels, long depth, const unsigned char* doubles,
                         const float* prepared, const float* stages, const float* gradient, float* below, float* sums,
                         long batch, long begin, long end) {
@@ -198,7 +198,7 @@ void recombine_backward(long code, long first, long channels, long depth, const 
     }
 }
 
-// Add up the chunks' sums in order to the gradient of the vector. The sums of the first chunk are overwritten.
+// Add up the chunks' sums, in order, into the gradient vector. The first chunk's sums are overwritten.
 void recombine_finish(long code, long first, long channels, long depth, const unsigned char* doubles,
                       const float* codes, const float* below, const float* gradient, float* sums, long chunks,
                       float* vector, long batch) {

@@ -1,7 +1,7 @@
-"""The transposed-convolution decoder, forward and backward, on the compiled kernels.
+"""Forward and backward pass of the transposed-convolution decoder with the compiled kernels.
 
-Kernels work on whole blocks of channels. Other widths are padded with channels whose weights and biases are zero: they
-stay zero after every ReLU and nothing depends on them. Their gradients are dropped.
+Kernels work on whole blocks of channels. Other widths are padded with channels whose weights and biases are zero. These
+stay zero after every ReLU and affect nothing, and their gradients are discarded.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from recombine.kernels.cpp.chunks import by_chunks, chunks_of, return_buffer, ta
 from recombine.kernels.shapes import NetworkShape, Shapes
 
 BLOCK = 16
-"""Channels that kernels compute at a time."""
+"""Number of channels that kernels compute at a time."""
 
 
 class _Sizes(NamedTuple):
-    """Elements of the parameters, the prepared weights, a batch's stages and a chunk's sums; and rows of an image."""
+    """Number of elements of parameters, prepared weights, a batch's stages and a chunk's sums; and rows of an image."""
 
     parameters: int
     prepared: int
@@ -34,7 +34,7 @@ class _Sizes(NamedTuple):
 
 
 class _Plan:
-    """A network of transposed convolutions, padded to whole blocks of channels."""
+    """A transposed-convolution network, padded to whole blocks of channels."""
 
     def __init__(self, network: NetworkShape) -> None:
         self.network, self.code, self.first = network, network.code, network.first
@@ -49,7 +49,7 @@ class _Plan:
 
     @cached_property
     def arguments(self) -> tuple[Any, ...]:
-        """The first arguments of every kernel."""
+        """Leading arguments of every kernel call."""
         doubles = self.network.doubles
         return self.code, self.first, self.channels, len(doubles), (c_ubyte * len(doubles))(*doubles)
 
@@ -58,26 +58,26 @@ class _Plan:
         call(name, *self.arguments, *values)
 
     def sizes(self, batch: int) -> _Sizes:
-        """Return how much memory a batch takes, padding included."""
+        """Return how much memory a batch needs, including padding."""
         numbers = (c_long * len(_Sizes._fields))()
         call("sizes", *self.arguments, batch, numbers)
         return _Sizes(*numbers)
 
     def padded(self, weights: Tensor) -> Tensor:
-        """Return the parameters padded with zeros, as kernels read them."""
+        """Return the parameters padded with zeros, in the layout that kernels read."""
         if not self.pads:
             return weights
         positions = self._positions
         return weights.new_zeros(self.sizes(1).parameters).index_copy_(0, positions, weights[: len(positions)])
 
     def cropped(self, gradient: Tensor, size: int) -> Tensor:
-        """Return the gradient without that of the padding, followed by zeros up to `size`."""
+        """Remove the padding from the gradient, and append zeros up to length `size`."""
         own = gradient.index_select(0, self._positions) if self.pads else gradient[: self.parameters]
         return own if len(own) == size else torch.cat([own, own.new_zeros(size - len(own))])
 
     @cached_property
     def _positions(self) -> Tensor:
-        """Index of each parameter among the padded ones."""
+        """Index of each parameter among the padded parameters."""
         parts, start = [], 0
         for own, padded in zip(self.network.shapes, self.network.with_channels(self.channels), strict=True):
             numbers = torch.arange(start, start + math.prod(padded)).view(padded)
@@ -87,21 +87,21 @@ class _Plan:
 
 
 def takes(shapes: Shapes, batch: int, dtype: torch.dtype) -> bool:
-    """Return whether the kernels support a network: any in float32, as padding to whole blocks still pays off."""
+    """Return whether the kernels support a network: any in float32, since padding to whole blocks still pays off."""
     return dtype == torch.float32 and batch > 0 and NetworkShape.of(shapes).channels > 0
 
 
 class TransposedConvolutions(torch.autograd.Function):
-    """Decode codes `(batch, code)` to images `(batch, y, x)`; gradients of the parameters only, and only once.
+    """Decode codes `(batch, code)` to images `(batch, y, x)`. Only parameters have gradients, and backward runs once.
 
-    `weights` are the flattened parameters of `shapes`, possibly followed by others; `dtype` is float32.
+    `weights` are the flattened parameters with these `shapes`, possibly followed by others; `dtype` is float32.
     """
 
     @staticmethod
     def forward(ctx: Any, weights: Tensor, codes: Tensor, shapes: Shapes, dtype: torch.dtype) -> Tensor:
         plan, weights, codes, batch = _Plan.of(shapes), weights.contiguous(), codes.contiguous(), len(codes)
         fits = weights.ndim == 1 and len(weights) >= plan.parameters and codes.shape == (batch, plan.code)
-        if not fits or {dtype, weights.dtype, codes.dtype} != {torch.float32}:  # kernels would read past them
+        if not fits or {dtype, weights.dtype, codes.dtype} != {torch.float32}:  # else kernels read out of bounds
             raise ValueError(
                 f"weights and codes must fit the network, in float32, got {tuple(weights.shape)}, {tuple(codes.shape)}"
             )

@@ -13,7 +13,7 @@ float total_of(Vector v) {
     return sum;
 }
 
-// An image of one channel with a border of zeros.
+// A single-channel image with a border of zeros.
 void bordered(const float* z, std::vector<float>& into, long height, long width) {
     into.assign((height + 2) * (width + 2), 0.0f);
     for (long y = 0; y < height; ++y)

@@ -10,11 +10,11 @@ constexpr int LANES = 8, PIXELS = 6, ROWS = 4;
 #else
 constexpr int LANES = 4, PIXELS = 6, ROWS = 4;
 #endif
-// PIXELS: rows of a block of a product; ROWS: rows of a sum of outer products. Their totals fit into registers.
+// Rows per block of a matrix product (PIXELS) and of a sum of outer products (ROWS), whose totals fit into registers.
 
-// Loops over registers have constant bounds and must be unrolled, or their totals would go through memory.
+// Loops over registers have constant bounds and must be unrolled; otherwise totals would go through memory.
 #define UNROLL _Pragma("GCC unroll 36")
-// GCC leaves templates with lambdas out of line where they are used often, and steps become a quarter slower.
+// GCC does not inline frequently used templates with lambdas, which makes training steps a quarter slower.
 #define INLINE __attribute__((always_inline)) inline
 
 typedef float Vector __attribute__((vector_size(LANES * 4), aligned(4), may_alias));
@@ -29,7 +29,7 @@ inline Vector zero() {
     return Vector{};
 }
 
-// Vectors of a block of 16 channels, and of the 32 that are computed at a time where there are that many.
+// Number of vectors in a block of 16 channels, and in the 32 that are computed at a time if there are enough.
 constexpr int BLOCK = 16 / LANES, WIDE = LANES == 16 ? 2 : BLOCK;
 inline bool wide(long channels) {
     return channels % (WIDE * LANES) == 0;
@@ -61,7 +61,7 @@ inline void outer(Vector (&total)[ROWS][V], const float* left, long left_step, c
     }
 }
 
-// Add to ROWS × V vectors at `at`, whose rows are `step` apart, what `work` adds to their totals in registers.
+// Load ROWS × V vectors at `at`, with rows `step` apart, into registers, let `work` add to them, and store them.
 template <int V, class Work>
 INLINE void accumulate(float* at, long step, Work&& work) {
     Vector total[ROWS][V];
@@ -72,14 +72,14 @@ INLINE void accumulate(float* at, long step, Work&& work) {
         UNROLL for (int v = 0; v < V; ++v) store(at + r * step + v * LANES, total[r][v]);
 }
 
-// Call `work` with the step as a compile-time constant if it is one of STEPS, which saves registers, else with 0.
+// Call `work` with the step as a compile-time constant if it is in STEPS, which saves registers; otherwise with 0.
 template <int... STEPS, class Work>
 INLINE void with_step(long step, Work&& work) {
     const bool known = ((step == STEPS && (work(std::integral_constant<int, STEPS>{}), true)) || ...);
     if (!known) work(std::integral_constant<int, 0>{});
 }
 
-// Call `work.piece<P>(first)` for pieces of at most PIXELS that make up `count`; P is a compile-time constant.
+// Split `count` into pieces of at most PIXELS and call `work.piece<P>(first)` for each; P is a compile-time constant.
 template <int P>
 struct Pieces {
     template <class Work>

@@ -1,8 +1,8 @@
-// The same-size convolution by Winograd's F(4 × 4, 3 × 3) (Lavin & Gray 2016), with a quarter of the multiplications.
+// Same-size convolution with Winograd's F(4 × 4, 3 × 3) (Lavin & Gray 2016), which needs a quarter of the products.
 //
 // A tile of 4 × 4 outputs depends on 6 × 6 inputs d: Aᵀ [ Σ over channels of (G g Gᵀ) ∘ (Bᵀ d B) ] A. Tiles are done in
-// blocks whose intermediate results fit the cache. Tiles may extend beyond an image at the bottom and on the right: they
-// read zeros there and write nothing. Kernels and their gradients are transformed, (36, in, out).
+// blocks whose intermediate results fit into the cache. Tiles may extend beyond the bottom and right of an image,
+// where they read zeros and write nothing. Kernels and their gradients are transformed to (36, in, out).
 #include <algorithm>
 #include <vector>
 
@@ -55,7 +55,7 @@ inline void scatter(const Vector* z, long s, Vector* n, long t) {  // A
     n[5 * t] = z3;
 }
 
-// Apply one of these to columns and rows, FROM × FROM values to TO × TO.
+// Apply one of these transforms to columns and rows, mapping FROM × FROM values to TO × TO.
 template <long FROM, long TO, void ALONG(const Vector*, long, Vector*, long)>
 inline void both_ways(const Vector* from, Vector* to) {
     Vector half[TO * FROM];
@@ -85,7 +85,7 @@ inline void read_patch(const float* corner, const Plane& p, long rows, long colu
     }
 }
 
-// Transform a tile to (36, tile, channel): Bᵀ d B of inputs, which are a pixel wider (N = 6), or A z Aᵀ of gradients.
+// Transform a tile to (36, tile, channel): Bᵀ d B for inputs, which have a border (N = 6), or A z Aᵀ for gradients.
 template <long N, void ALONG(const Vector*, long, Vector*, long)>
 void transform(const float* images, const Plane& p, Tile t, float* into, long stride) {
     constexpr long edge = N == REACH ? 0 : 1;
@@ -100,7 +100,7 @@ void transform(const float* images, const Plane& p, Tile t, float* into, long st
     }
 }
 
-// Write Aᵀ m A of a tile to its image, with bias and ReLU (BACK: gated, and summed by channel).
+// Write Aᵀ m A of a tile to its image, with bias and ReLU (or, with BACK, gated and summed by channel).
 template <bool BACK>
 void write_tile(const float* products, long stride, const Plane& p, Tile t, const float* bias, const float* gate,
                 float* images, float* sums) {
@@ -211,7 +211,7 @@ void winograd_weight_gradient(const Layer& layer, const float* x, const float* z
 
 namespace {
 
-// G and Gᵀ: three positions of a kernel in one direction to six, and back.
+// G and Gᵀ, which map three positions of a kernel along one axis to six, and back.
 inline void widen(const Vector* g, long s, Vector* u, long t) {
     const Vector even = (-1.0f / 6) * (g[0] + g[2 * s]), odd = (-1.0f / 6) * g[s];
     const Vector far = (1.0f / 24) * g[0] + (1.0f / 6) * g[2 * s], middle = (1.0f / 12) * g[s];
@@ -246,6 +246,6 @@ void winograd_kernel_gradient(const float* u, float* taps, long size) {
         Vector all[PLACES], g[9];
         UNROLL for (long k = 0; k < PLACES; ++k) all[k] = load(u + k * size + at);
         both_ways<REACH, 3, narrow>(all, g);
-        for (long k = 0; k < 9; ++k) store(taps + k * size + at, g[8 - k]);  // the forward pass sees it mirrored
+        for (long k = 0; k < 9; ++k) store(taps + k * size + at, g[8 - k]);  // the forward pass mirrors it
     }
 }

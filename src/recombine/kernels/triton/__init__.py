@@ -1,1 +1,1 @@
-"""Triton kernels with the member as a grid axis. Importing a module of this package needs Triton."""
+"""Triton kernels with members as a grid axis. Importing a module from this package requires Triton."""

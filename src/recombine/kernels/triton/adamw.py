@@ -35,7 +35,7 @@ def adamw_update(
     weights: Tensor, mean: Tensor, square: Tensor, gradient: Tensor, active: Tensor, decay: Tensor, stride: Tensor,
     root: Tensor, beta1: float, beta2: float, epsilon: float,
 ) -> None:  # fmt: skip
-    """Update the active members in place; matrices are contiguous, and vectors have one value per member."""
+    """Update the active members in place; matrices must be contiguous, and vectors have one value per member."""
     members, size = weights.shape
     _update[(triton.cdiv(size, BLOCK), members)](
         weights, mean, square, gradient, active, decay, stride, root, size, 1 - beta1, beta2,

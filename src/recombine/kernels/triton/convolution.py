@@ -1,15 +1,15 @@
 """Convolutions of many members at once, as matrix products whose rows are gathered on the fly.
 
 Activations are `(member, batch, y, x, channel)` with a border of zeros one pixel wide around every image (`bordered`),
-so that a tap is a constant offset in memory and edges need no test. Weights are `(member, tap, in, out)`, one
-matrix per tap of the kernel. Two geometries: `same` (kernel 3, stride 1, padding 1) and `up` (kernel 4, stride 2,
+so that a tap is a constant offset in memory and edges need no checks. Weights are `(member, tap, in, out)`, one matrix
+per tap of the kernel. There are two geometries: `same` (kernel 3, stride 1, padding 1) and `up` (kernel 4, stride 2,
 padding 1, twice the size). A tap connects an output pixel to an input pixel:
 
 - same:  input = output + 1 − k, k = 0 … 2
-- up:    output = 2 · input + k − 1, k = 0 … 3; for an output row only every second k has an input
+- up:    output = 2 · input + k − 1, k = 0 … 3; for a given output row, only every second k has an input
 
 The forward pass adds the bias and applies the ReLU as it writes. The backward pass takes the gradient before the ReLU
-and returns the gradient before the ReLU of the layer below (whose outputs are `gate`), and its sums, which are that
+and returns the gradient before the previous layer's ReLU (whose outputs are `gate`) and its sums, which are that
 layer's bias gradient. Products are pipelined over taps: the next rows are loaded while the current ones are multiplied.
 """
 
@@ -24,16 +24,16 @@ from torch.nn import functional
 ROWS = 128
 """Pixels per tile."""
 DEEP = 64
-"""Maximum input channels per product."""
+"""Maximum number of input channels per product."""
 STAGES = 3
-"""Products in the pipeline at once."""
+"""Number of products in the pipeline at once."""
 WARPS = 4
 WIDE = 64
-"""Minimum output channels for which pixels are the columns of a product."""
+"""Minimum number of output channels for which pixels are the columns of a product."""
 SPLITS = 4
-"""Parts of the sum of a weight gradient, added in order so that results are reproducible."""
+"""Number of partial sums of a weight gradient, which are added in order so that results are reproducible."""
 SUMMED = {False: (64, 3), True: (32, 4)}
-"""Pixels per product of a weight gradient, and products in the pipeline, for `same` and `up`."""
+"""Pixels per product of a weight gradient, and number of products in the pipeline, for `same` and `up`."""
 
 
 def bordered(image: Tensor) -> Tensor:
@@ -72,9 +72,9 @@ def _gathered_product(
     CI: tl.constexpr, CO: tl.constexpr, ROWS: tl.constexpr, DEEP: tl.constexpr, EDGE: tl.constexpr,
     UP: tl.constexpr, BACK: tl.constexpr, WIDE: tl.constexpr, PRECISION: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
-    """Compute one tile of pixels, all output channels, of the forward (BACK = 0) or input-gradient (BACK = 1) pass.
+    """Compute all output channels for a tile of pixels, in the forward (BACK = 0) or input-gradient (BACK = 1) pass.
 
-    WIDE: pixels are the columns of the product. Tensor cores read less data per operation for a wide product.
+    If WIDE, pixels are the columns of the product, since tensor cores read less data per operation for a wide product.
     """
     member, parity = tl.program_id(2).to(tl.int64), tl.program_id(1)  # offsets of members may exceed 32 bits
     x += member * x_member
@@ -141,7 +141,7 @@ def _weight_product(
 ):  # fmt: skip
     """Compute part of the weight gradient for one row of taps: Σ over some pixels of input ⊗ gradient.
 
-    One of the two factors is the same for all taps of the row and is read once.
+    One of the two factors is the same for all taps in the row and is read only once.
     """
     ky, split, member = tl.program_id(0), tl.program_id(1), tl.program_id(2).to(tl.int64)
     SIDE: tl.constexpr = 4 if UP else 3
@@ -188,7 +188,7 @@ def _weight_product(
 
 @triton.jit
 def _collect(part, gradient, SPLITS: tl.constexpr, TAPS: tl.constexpr, CI: tl.constexpr, CO: tl.constexpr):
-    """Sum the parts of one input channel and write them in torch's layout `(in, out, tap)`."""
+    """Add the partial sums for one input channel and write the result in torch's layout `(in, out, tap)`."""
     channel, member = tl.program_id(0), tl.program_id(1).to(tl.int64)
     tap, out = tl.arange(0, 16), tl.arange(0, CO)
     here = (tap < TAPS)[:, None] & (out < CO)[None, :]
@@ -216,7 +216,7 @@ def _lay_out(
 
 
 def laid_out(kernel: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """Return weights `(member, in, out, y, x)` in a precision, in the layouts of the forward and backward pass."""
+    """Convert weights `(member, in, out, y, x)` to a dtype, in the layouts for the forward and backward passes."""
     members, channels, out = kernel.shape[:3]
     taps = kernel.shape[3] * kernel.shape[4]
     along = torch.empty(members, taps, channels, out, dtype=dtype, device=kernel.device)
@@ -228,12 +228,12 @@ def laid_out(kernel: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
 
 
 def precision(tensor: Tensor) -> str:
-    """Return the precision of float32 products: strict, unless TF32 is allowed; other types ignore it."""
+    """Return the precision of float32 products, which is full unless TF32 is allowed; other types ignore it."""
     return "ieee" if tensor.dtype == torch.float32 and not torch.backends.cuda.matmul.allow_tf32 else "tf32"
 
 
 def forward(x: Tensor, w: Tensor, bias: Tensor, up: bool) -> Tensor:
-    """Return the ReLU of a transposed convolution, bordered like its input."""
+    """Return the ReLU of a transposed convolution, with a border like its input."""
     members, images, height, width, channels = inner(x).shape
     scale, out = 2 if up else 1, w.shape[3]
     y = x.new_empty(members, images, scale * height + 2, scale * width + 2, out)
@@ -246,7 +246,7 @@ def forward(x: Tensor, w: Tensor, bias: Tensor, up: bool) -> Tensor:
 
 
 def input_gradient(z: Tensor, w: Tensor, gate: Tensor, up: bool) -> tuple[Tensor, Tensor]:
-    """Return the gradient before the ReLU of the layer below, and its sums by channel.
+    """Return the gradient before the previous layer's ReLU, and its sums by channel.
 
     Weights are `(member, tap, out, in)` here, so that both passes read rows.
     """

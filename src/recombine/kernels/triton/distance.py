@@ -29,7 +29,7 @@ def _means(x, goal, square, absolute, pixels, BLOCK: tl.constexpr):
 
 @triton.jit
 def _means_back(x, goal, square, absolute, slopes, pixels, BLOCK: tl.constexpr):
-    """Compute the gradient of a block of one example's pixels from those of the two means."""
+    """Compute the gradient for a block of one example's pixels from the gradients of the two means."""
     row, column = tl.program_id(0).to(tl.int64), tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     inside, at = column < pixels, row * pixels + column
     away = tl.load(x + at, mask=inside, other=0.0).to(tl.float32) - tl.load(goal + at, mask=inside, other=0.0)

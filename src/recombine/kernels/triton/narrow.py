@@ -1,7 +1,7 @@
-"""Convolutions of many members with few channels: kernel 3, padding 1, one pass over memory each.
+"""Convolutions with few channels for many members (kernel 3, padding 1), each with one pass over memory.
 
-Images `(member, batch, channel, y, x)`, weights `(member, out, in, 3, 3)`. Tensor cores are of no use here, and a
-library's grouped convolution of two channels is a hundred times slower than reading the arrays.
+Images are `(member, batch, channel, y, x)`, weights `(member, out, in, 3, 3)`. Tensor cores do not help here, and
+grouped convolutions of two channels in libraries are a hundred times slower than reading the arrays.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from torch import Tensor
 
 BLOCK = 512
 SUMS = 256
-"""Sums of a weight gradient that a program keeps for each tap."""
+"""Number of sums of a weight gradient that a Triton program holds for each tap."""
 SPLITS = 16
-"""Parts of the sum of a weight gradient, added in order so that results are reproducible."""
+"""Number of partial sums of a weight gradient, which are added in order so that results are reproducible."""
 
 
 @triton.jit
@@ -25,7 +25,7 @@ def _convolved(
     x, w, bias, y, images, height, width, w_member, w_out, w_in,
     CI: tl.constexpr, CO: tl.constexpr, WIDE: tl.constexpr, BLOCK: tl.constexpr, BACK: tl.constexpr,
 ):  # fmt: skip
-    """Compute a block of pixels, all output channels (padded to WIDE); BACK: the input gradient, with mirrored taps."""
+    """Compute all output channels (padded to WIDE) for a block of pixels, or with BACK their input gradient."""
     member, size = tl.program_id(1).to(tl.int64), height * width
     row = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     inside = row < images * size
@@ -54,8 +54,8 @@ def _weights(
     x, z, part, images, height, width,
     CI: tl.constexpr, CO: tl.constexpr, WIDE: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """Compute part of Σ over pixels of gradient · input for one input channel and all nine taps. A tenth tap, whose
-    input is 1, sums the gradient alone, which is the bias gradient."""
+    """Compute a partial sum over pixels of gradient · input, for an input channel and all nine taps. A tenth tap, whose
+    input is 1, sums the gradient itself, which gives the bias gradient."""
     channel, split, member, size = tl.program_id(0), tl.program_id(1), tl.program_id(2).to(tl.int64), height * width
     out, tap = tl.arange(0, WIDE), tl.arange(0, 16)
     ky, kx = (tap // 3 - 1)[:, None], (tap % 3 - 1)[:, None]

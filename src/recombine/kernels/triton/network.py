@@ -1,4 +1,4 @@
-"""The transposed-convolution decoder of many members, forward and backward, on Triton kernels."""
+"""Forward and backward pass of many transposed-convolution decoders with Triton kernels."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from recombine.kernels.shapes import NetworkShape, Shapes
 from recombine.kernels.triton import convolution, readout
 
 MAX_CHANNELS = 64
-"""Maximum channels of a tile; beyond that, libraries' grouped convolutions are faster."""
+"""Maximum number of channels in a tile; beyond that, the grouped convolutions of libraries are faster."""
 
 
 def takes(shapes: Shapes, batch: int, dtype: torch.dtype) -> bool:
-    """Return whether the kernels support a network and are faster: in bfloat16, with a power of two of channels that
-    tensor cores can tile, and few enough pixels per member, borders included, for 32-bit offsets."""
+    """Return whether the kernels support a network and are faster for it. This requires bfloat16, a power-of-two
+    channel count that tensor cores can tile, and few enough pixels per member (with borders) for 32-bit offsets."""
     network = NetworkShape.of(shapes)
     channels, pixels = network.channels, batch * (network.size + 2) ** 2
     tiled = 16 <= channels <= MAX_CHANNELS and channels & (channels - 1) == 0
@@ -24,10 +24,10 @@ def takes(shapes: Shapes, batch: int, dtype: torch.dtype) -> bool:
 
 
 class TransposedConvolutions(torch.autograd.Function):
-    """Decode codes `(member, batch, code)` to images `(member, batch, y, x)`; gradients of the parameters only.
+    """Decode codes `(member, batch, code)` to images `(member, batch, y, x)`; only parameters have gradients.
 
-    `weights` are `(member, parameter)` in float32: each member's flattened parameters of `shapes`, possibly followed by
-    others. Activations and products are in `dtype`.
+    `weights` are `(member, parameter)` in float32: each member's flattened parameters with these `shapes`, possibly
+    followed by others. Activations and products are in `dtype`.
     """
 
     @staticmethod

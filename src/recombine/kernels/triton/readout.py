@@ -1,4 +1,4 @@
-"""The last convolution of many members, to one channel: kernel 3, padding 1; memory-bound, so arrays are read once.
+"""The last convolution (to one channel) of many members, with kernel 3 and padding 1. It reads arrays only once.
 
 Activations `(member, batch, y, x, channel)` have a border of zeros (see `convolution`); images `(member, batch, y, x)`
 have none. Weights are `(member, tap, channel)` with nine taps. Output pixel o depends on inputs o + k − 1.
@@ -14,9 +14,9 @@ from torch import Tensor
 from recombine.kernels.triton.convolution import clear_border, edge_of, inner
 
 TILE = 2048
-"""Pixels times channels of a tile."""
+"""Number of pixels times channels in a tile."""
 SPLITS = 8
-"""Parts of the sum of a weight gradient, added in order so that results are reproducible."""
+"""Number of partial sums of a weight gradient, which are added in order so that results are reproducible."""
 
 
 @triton.jit
@@ -50,7 +50,7 @@ def _readout(x, w, bias, y, pixels, height, width, x_member, C: tl.constexpr, RO
 def _spread(
     z, w, gate, x, sums, images, height, width, x_member, C: tl.constexpr, ROWS: tl.constexpr, EDGE: tl.constexpr
 ):  # fmt: skip
-    """Compute the gradient before the ReLU of the layer below, and this tile's sums by channel."""
+    """Compute the gradient before the previous layer's ReLU, and this tile's sums by channel."""
     member, pixels = tl.program_id(1).to(tl.int64), images * height * width
     x += member * x_member
     clear_border(x, tl.program_id(0), tl.num_programs(0), images, height, width, C, EDGE)
@@ -78,7 +78,7 @@ def _weights(
     x, z, part, pixels, height, width, x_member, chunk,
     C: tl.constexpr, ROWS: tl.constexpr, PRECISION: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
-    """Compute part of Σ over pixels of gradient ⊗ input, for nine taps, padded to sixteen for tensor cores."""
+    """Compute a partial sum over pixels of gradient ⊗ input, for nine taps, padded to sixteen for tensor cores."""
     split, member = tl.program_id(0), tl.program_id(1).to(tl.int64)
     taps, channels = tl.arange(0, 16), tl.arange(0, C)
     ky, kx = taps // 3, taps % 3
@@ -105,7 +105,7 @@ def _shape(x: Tensor) -> tuple[int, int, int, int, int, int]:
 
 
 def _rows(channels: int) -> int:
-    """Return the pixels of a tile; a matrix product needs at least sixteen."""
+    """Return the number of pixels in a tile; a matrix product needs at least sixteen."""
     return max(16, TILE // channels)
 
 
@@ -120,7 +120,7 @@ def forward(x: Tensor, w: Tensor, bias: Tensor) -> Tensor:
 
 
 def input_gradient(z: Tensor, w: Tensor, gate: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the gradient before the ReLU of the layer below, and its sums by channel, from the images' gradient."""
+    """Return the gradient before the previous layer's ReLU, and its sums by channel, from the image gradient."""
     members, images, pixels, height, width, channels = _shape(gate)
     x, rows = torch.empty_like(gate), _rows(channels)
     tiles = triton.cdiv(pixels, rows)

@@ -1,6 +1,6 @@
 """Vectors and strengths of a low-rank embedding for many members, with one pass over memory forward and one backward.
 
-Vectors `(member, …, pixel)` are slices of the members' parameters: contiguous, except along the member axis.
+Vectors `(member, …, pixel)` are slices of the members' parameters, contiguous except along the member axis.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ import triton.language as tl
 from torch import Tensor
 
 TILE = 1024
-"""Elements per program."""
+"""Number of elements per Triton program."""
 EPSILON = tl.constexpr(1e-12)
-"""Lower bound of a norm that is divided by, as in `torch.nn.functional.normalize`."""
+"""Lower bound on norms in denominators, as in `torch.nn.functional.normalize`."""
 TINY = tl.constexpr(torch.finfo(torch.float32).tiny)
 
 
@@ -31,8 +31,8 @@ def _scaled(
     v, s, y, spread, count, length, v_member, s_member,
     SCALED: tl.constexpr, UNIT: tl.constexpr, VECTORS: tl.constexpr, WIDE: tl.constexpr,
 ):  # fmt: skip
-    """Compute vectors of unit norm, times their strengths if SCALED, and the tile's sum of variances over pixels, of
-    the unit vectors if UNIT, else of the raw ones."""
+    """Compute unit-norm vectors (times their strengths if SCALED), and the tile's sum of variances over pixels of the
+    unit vectors (if UNIT) or the raw ones."""
     member = tl.program_id(1).to(tl.int64)
     row, place, here = _positions(count, length, VECTORS, WIDE)
     value = tl.load(v + member * v_member + place, mask=here, other=0.0)
@@ -68,7 +68,7 @@ def _scaled_back(
     spreading = away * (tl.load(pull + member) * 2 / length)
     if UNIT:
         slope += spreading
-    along = tl.where(size < EPSILON, 0.0, tl.sum(slope * unit, axis=1))  # below its bound the norm is constant
+    along = tl.where(size < EPSILON, 0.0, tl.sum(slope * unit, axis=1))  # the norm is constant below its bound
     gradient = (slope - unit * along[:, None]) / norm[:, None]
     if not UNIT:
         gradient += spreading
@@ -77,7 +77,7 @@ def _scaled_back(
 
 @triton.jit
 def _entropy(s, sums, count, length, s_member, VECTORS: tl.constexpr, WIDE: tl.constexpr):
-    """Compute the tile's sum of −Σ p ln p, where p are a value's squared strengths over their sum."""
+    """Compute the tile's sum of −Σ p ln p, where p are a value's squared strengths, normalised to sum to 1."""
     member = tl.program_id(1).to(tl.int64)
     _, place, here = _positions(count, length, VECTORS, WIDE)
     value = tl.load(s + member * s_member + place, mask=here, other=0.0)
@@ -105,7 +105,7 @@ def _entropy_back(s, pull, slopes, count, length, s_member, VECTORS: tl.constexp
 
 
 def _tiles(vectors: Tensor) -> tuple[tuple[int, int], tuple[int, int], dict[str, int]]:
-    """Return a kernel's grid over vectors, their count and length, and the shape of a tile."""
+    """Return a kernel's launch grid over vectors, their count and length, and the shape of a tile."""
     length = vectors.shape[-1]
     count, wide = vectors[0].numel() // length, triton.next_power_of_2(length)
     tall = max(1, TILE // wide)
@@ -113,13 +113,13 @@ def _tiles(vectors: Tensor) -> tuple[tuple[int, int], tuple[int, int], dict[str,
 
 
 def _packed(parameters: Tensor) -> Tensor:
-    """Make every member's part contiguous."""
+    """Make every member's slice contiguous."""
     return parameters if parameters[0].is_contiguous() else parameters.contiguous()
 
 
 class ScaledUnits(torch.autograd.Function):
-    """Scale vectors to unit norm, times their strengths unless None; also return each member's sum of variances over
-    pixels, of the unit vectors or of the raw ones."""
+    """Scale vectors to unit norm, then by their strengths (unless None); also return each member's sum of variances
+    over pixels of the unit vectors or the raw ones."""
 
     @staticmethod
     def forward(ctx: Any, vectors: Tensor, strengths: Tensor | None, unit: bool) -> tuple[Tensor, Tensor]:

@@ -4,7 +4,7 @@ import { clamped } from "./grid.js";
 
 /**
  * @typedef {{at: number[], decoder: number, beside: number, plane: [number, number], stage: number,
- *   unit: number, snap: boolean}} State `beside` is −1 if one decoder is shown, `unit` if the most varying one is
+ *   unit: number, snap: boolean}} State `beside` is −1 for no second decoder, `unit` for the most variable one
  */
 
 /** Starts in the middle of the grid, where a hold-out usually is. @param {PageData} data @returns {State} */
@@ -27,7 +27,7 @@ export function written({ at, decoder, beside, plane, stage, unit, snap }) {
 }
 
 /**
- * The state stored in an address; whatever is missing or invalid there stays as in `state`.
+ * The state stored in an address; anything missing or invalid is taken from `state`.
  * @param {string} text @param {State} state @param {PageData} data
  * @returns {State}
  */

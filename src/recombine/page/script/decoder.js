@@ -17,7 +17,7 @@ export class Decoder {
     this.bytes = bytes;
     this.kernel = kernel;
     this.held = bytes.subarray(data.held.start, data.held.start + data.held.length);
-    /** Which points have a true output; null if all have. */
+    /** Which points have a true output; null if all do. */
     this.present = data.present && bytes.subarray(data.present.start, data.present.start + data.present.length);
     this.hasHoldout = this.held.some((bits) => bits > 0);
     this.pixels = data.image[0] * data.image[1] * data.image[2];
@@ -63,7 +63,7 @@ export class Decoder {
   }
 
   /**
-   * The output for one factor with all others replaced by their mean code over training.
+   * The output for one factor, with all others replaced by their mean code over the training set.
    * @param {number[]} positions @param {number} factor
    */
   half(positions, factor) {

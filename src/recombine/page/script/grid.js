@@ -30,7 +30,7 @@ export function valueText(factor, position) {
   return value.toFixed(digits);
 }
 
-/** @param {string} text @param {number} [longest] in letters */
+/** @param {string} text @param {number} [longest] in characters */
 export function shortened(text, longest = 60) {
   return text.length > longest ? `${text.slice(0, longest - 1)}…` : text;
 }

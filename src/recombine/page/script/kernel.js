@@ -2,25 +2,25 @@
  * The compiled matrix product, and the memory that it shares with the script.
  *
  * The right factor is packed in panels of eight columns: a panel holds, for each row, its eight numbers side by side,
- * so that the product reads memory in order. Columns beyond the last are ignored. Places and strides count floats.
+ * so that the product reads memory in order. Columns beyond the last are ignored. Addresses and strides are in floats.
  */
 
 export const PANEL = 8;
-const PAGE = 65536; // bytes of a page of WebAssembly memory
+const PAGE = 65536; // bytes in a page of WebAssembly memory
 
 /** @param {number} count */
 function rounded(count) {
   return Math.max(PANEL, Math.ceil(count / PANEL) * PANEL);
 }
 
-/** An allocator. Places are multiples of eight floats. */
+/** An allocator. Addresses are multiples of eight floats. */
 export class Arena {
   /** Free ranges [start, end), in order. @type {[number, number][]} */
   free = [];
   /** End of the memory used so far. */
   top = 8;
 
-  /** @param {number} count of floats @returns {number} the place of the first */
+  /** @param {number} count of floats @returns {number} the address of the first */
   take(count) {
     const size = rounded(count);
     const k = this.free.findIndex(([start, end]) => end - start >= size);
@@ -31,14 +31,14 @@ export class Arena {
     return start;
   }
 
-  /** Memory that was never used before, for values that must outlive a run. @param {number} count */
+  /** Reserves memory that is never reused, for values that must outlive a run. @param {number} count */
   keep(count) {
     const start = this.top;
     this.top += rounded(count);
     return start;
   }
 
-  /** @param {number} start @param {number} count as it was taken */
+  /** @param {number} start @param {number} count the same as in `take` */
   give(start, count) {
     const end = start + rounded(count);
     let k = this.free.findIndex((other) => other[0] > start);
@@ -93,7 +93,7 @@ export class Kernel {
   }
 }
 
-/** Floats of a packed matrix. @param {number} depth @param {number} columns */
+/** Number of floats in a packed matrix. @param {number} depth @param {number} columns */
 export function packedSize(depth, columns) {
   return Math.ceil(columns / PANEL) * depth * PANEL;
 }

@@ -10,8 +10,8 @@ import { Side } from "./side.js";
 import { Background } from "./survey.js";
 import { Switches } from "./switches.js";
 
-const BUDGET = 16; // milliseconds of a frame within which details may begin
-const PATIENCE = 6; // one in so many frames draws a detail even if it is late
+const BUDGET = 16; // milliseconds from the start of a frame within which details may begin
+const PATIENCE = 6; // one in this many frames draws a detail even if the frame is late
 const PACE = 7; // grid steps per second along the path
 const QUIET = 350; // milliseconds without a change before the address and the announcement are updated
 

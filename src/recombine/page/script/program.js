@@ -1,5 +1,5 @@
 /**
- * A compiled program: every value has a place in one memory, reused once the value is no longer needed, and every
+ * A compiled program: every value has an address in one memory, reused once the value is no longer needed, and every
  * operation is a function without arguments.
  */
 
@@ -16,7 +16,7 @@ export class Program {
    */
   constructor(data, bytes, code) {
     this.data = data;
-    /** Place of every value. @type {number[]} */
+    /** Address of every value. @type {number[]} */
     this.places = new Array(data.shapes.length).fill(-1);
     /** Number of runs so far: the values of stages are those of the last one. */
     this.runs = 0;
@@ -67,7 +67,7 @@ export class Program {
     }
   }
 
-  /** Assigns places to all values in the order of the operations. @returns {(() => void)[]} */
+  /** Assigns addresses to all values in the order of the operations. @returns {(() => void)[]} */
   #plan() {
     const { operations, shapes, output, stages } = this.data;
     const root = shapes.map((_, number) => number);

@@ -47,7 +47,7 @@ export class Side {
     /** @type {StageViews | null} */
     this.views = null;
     if (this.hasStages) {
-      this.#row("Inside", [this.stage]);
+      this.#row("Inside the decoder", [this.stage]);
       this.views = new StageViews(decoder);
       this.root.append(this.views.root);
     }
@@ -90,8 +90,8 @@ export class Side {
     }
     this.error = truth ? decoder.error(output, truth) : null;
     const present = decoder.isPresent(nearestPoint(decoder.factors, at));
-    const place = decoder.isHeldOut(at) ? "held out" : present ? "in training range" : "not in the data";
-    const relative = this.error === null ? "" : `error ${this.error.toFixed(3)} of a blank image`;
+    const place = decoder.isHeldOut(at) ? "held out" : present ? "in the training range" : "not in the data";
+    const relative = this.error === null ? "" : `error ${this.error.toFixed(3)} relative to a blank image`;
     const wrong = output.every(Number.isFinite) ? relative : "the output is not finite here";
     this.numbers.textContent = [decoder.hasHoldout ? place : "", wrong].filter(Boolean).join(" · ");
     this.root.classList.toggle("outside", decoder.isHeldOut(at));
@@ -115,7 +115,7 @@ export class Side {
   }
 
   /**
-   * The drawing that takes longer, as tasks; what has not changed is left out.
+   * The slower drawing, as tasks; whatever has not changed is left out.
    * @param {number[]} at @param {number} stage
    * @returns {(() => void)[]}
    */

@@ -20,13 +20,13 @@ export class StageViews {
     this.progress = element("p", "soft");
     this.drawn = element("div");
     const dv = "log10 dv is the log volume element: how much the stage enlarges a cell of the plane. " +
-      "All steps to the ellipse change the stage equally.";
+      "All steps that end on the ellipse change the stage equally.";
     const curves = "Tuning curves are means over the other factor (solid) and cuts through the point (dashed).";
     const charts = element("div", "pictures charts");
     charts.append(...[this.volume, this.activity, ...this.curves].map((picture) => picture.figure));
     this.drawn.append(element("h3", "", "Over the plane"), element("p", "soft", `${dv} ${curves}`), charts);
     this.root.append(this.progress, this.drawn);
-    /** Whether it is on the screen: nothing is computed for what is not visible. */
+    /** Whether it is on the screen; nothing is computed while it is not. */
     this.visible = false;
     this.observer = new IntersectionObserver((entries) => {
       this.visible = entries[entries.length - 1].isIntersecting;

@@ -1,9 +1,9 @@
 """Compositional Generalization via Forced Rendering of Disentangled Latents (Liang, Qian, Ziyin, Fiete; ICML 2025).
 
-Each question, such as `depth`, has one to three files: `depth.py` (settings, arms, measurement), `depth_claims.py`
-(claims, criteria and their samples) and `depth_figure.py` (figures and captions); short ones share a file. Studies
-share `presets.py` (settings), `samples.py` (which networks count) and `scores.py` (measurements). To add a question,
-add such a file and a line below.
+Each question, such as `depth`, has up to three files: `depth.py` (settings, measurement, and arms, which are
+experimental conditions), `depth_claims.py` (claims, criteria and their samples) and `depth_figure.py` (figures and
+captions). Short questions use a single file. All studies share `presets.py` (settings), `samples.py` (which networks
+count) and `scores.py` (measurements). To add a question, write such a file and add its name to `QUESTIONS`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ QUESTIONS = (
     "encodings", "superposition", "depth", "controls", "markers", "mlp", "penalties", "stripes", "threshold", "tuning",
     "regimes", "theory", "rotation", "encoder", "attention", "holdouts", "encoding_width", "factors",
 )  # fmt: skip
-"""In the order of the report."""
+"""Modules of the studies, in the order of the report."""
 
 PAPER = Paper.assemble(
     __name__,
@@ -26,4 +26,4 @@ PAPER = Paper.assemble(
     write_markers=write_marker_auroc,
 )
 Preset = PAPER.preset
-"""The name that presets are pickled under."""
+"""Presets are pickled under this name."""

@@ -1,9 +1,9 @@
-"""Do decoders that render each pixel from code and coordinate compose without a remedy? (E.3; ours)
+"""Do decoders that render each pixel from the code and the pixel's coordinates compose without a remedy? (E.3; ours)
 
 The coordinate MLP and the transformer both read the code together with every pixel's position; only the transformer
 lets pixels attend to each other. Both are trained on the paper's task, with other depths, codes and hold-outs, and at
-widths that match the CNN's parameters or operations, alongside the CNN. A few networks on the paper's task also get the
-metrics of every stage and those of the superposition study.
+widths that match the CNN's number of parameters or operations. A CNN is trained for comparison. For a few networks on
+the paper's task, the metrics of every stage and of the superposition study are computed as well.
 """
 
 from __future__ import annotations
@@ -38,28 +38,28 @@ from recombine.specs import RunSpec
 
 COORDINATE, TRANSFORMER, PLAIN = "coordinate MLP", "transformer", "CNN"
 ARCHITECTURES = (COORDINATE, TRANSFORMER)
-"""Decoders that render each pixel from code and coordinate."""
+"""Decoders that render each pixel from the code and the pixel's coordinates."""
 BASE = "the paper's task"
-"""Bump code, box held out, default depth and width."""
+"""Label of the variant with the bump code, a held-out box, and default depth and width."""
 RATE, ONE_HOT = "rate code in [−1, 1]", "one-hot code"
 CORNER, CROSS = "corner held out", "cross held out"
 SAME_PARAMETERS, SAME_OPERATIONS = "the CNN's parameters", "the CNN's operations"
 MEMORY = 1 << 28
-"""Bytes of a network's stages that are measured at a time; attention itself needs many times as much."""
+"""Bytes of activations measured at a time; attention itself needs many times as much memory."""
 STEP = 4
 """Token widths are multiples of this."""
 MOST_STEPS = 1 << 12
-"""Largest token width that is tried, in steps."""
+"""Largest token width to try, in multiples of `STEP`."""
 
 
 def of_depth(depth: int) -> str:
-    """Name of the variant with another depth."""
+    """Return the name of the variant with this depth."""
     return f"depth {depth}"
 
 
 @cache
 def parameters(decoder: DecoderSpec, interface: Interface) -> int:
-    """Number of trained parameters."""
+    """Return the number of trainable parameters."""
     with torch.device("meta"):
         module = decoder.build(interface)
     return sum(parameter.numel() for parameter in module.parameters())
@@ -67,7 +67,7 @@ def parameters(decoder: DecoderSpec, interface: Interface) -> int:
 
 @cache
 def operations(decoder: DecoderSpec, interface: Interface) -> int:
-    """Floating-point operations per image, counted on the meta device."""
+    """Return the floating-point operations per image, counted on the meta device."""
     with torch.device("meta"), FlopCounterMode(display=False) as counter:
         decoder.build(interface)(torch.zeros(1, interface.code_size))
     return counter.get_total_flops()
@@ -77,37 +77,37 @@ def matched(
     of_width: Callable[[int], DecoderSpec], other: DecoderSpec, interface: Interface,
     count: Callable[[DecoderSpec, Interface], int],
 ) -> int:  # fmt: skip
-    """Width, a multiple of `STEP`, whose `parameters` or `operations` are closest to another decoder's."""
+    """Return the multiple of `STEP` for which `count` (parameters or operations) is closest to another decoder's."""
     target = count(other, interface)
 
     def counted(steps: int) -> int:
         return count(of_width(steps * STEP), interface)
 
-    enough = bisect_left(range(MOST_STEPS), target, lo=1, key=counted)  # the count grows with the width
+    enough = bisect_left(range(MOST_STEPS), target, lo=1, key=counted)  # valid because the count grows with the width
     return STEP * min(max(1, enough - 1), enough, key=lambda steps: abs(counted(steps) - target))
 
 
 class Settings(BumpPreset):
     attention_size: Count = 28
-    """Image side N in this study."""
+    """Image side N in the attention study."""
     coordinate_width: Count = 128
     """Token width of the coordinate MLP."""
     coordinate_depth: Count = 3
-    """Layers of the coordinate MLP."""
+    """Number of layers of the coordinate MLP."""
     coordinate_depths: AnyNumber = (2, 4, 6)
-    """Other depths of the coordinate MLP."""
+    """Additional depths of the coordinate MLP."""
     coordinate_steps: Count = 1500
     """Optimiser steps of the coordinate MLP."""
     attention_width: Count = 64
     """Token width of the transformer."""
     attention_depth: Count = 2
-    """Layers of the transformer."""
+    """Number of layers of the transformer."""
     attention_depths: AnyNumber = (3,)
-    """Other depths of the transformer."""
+    """Additional depths of the transformer."""
     attention_steps: Count = 2500
-    """Optimiser steps of the transformer; at N = 28 none has learnt after 1000, nearly all after 2000."""
+    """Optimiser steps of the transformer. At N = 28, none has learnt after 1000 and nearly all have after 2000."""
     attention_variants: bool = True
-    """Whether to train with other codes, hold-outs and widths as well."""
+    """Whether to train with other codes, hold-outs and widths too."""
 
     variants: ClassVar[Mapping[str, Any]] = {
         "quick": {
@@ -120,7 +120,7 @@ class Settings(BumpPreset):
 
 class AttentionStudy(Study[Settings]):
     name: ClassVar[str] = "attention"
-    question: ClassVar[str] = "Do decoders that know where each pixel is compose?"
+    question: ClassVar[str] = "Do decoders that are given each pixel's position compose?"
     settings: ClassVar[type[Settings]] = Settings
     version: ClassVar[int] = 2
     metrics: ClassVar[tuple[str, ...]] = ("stage_profile", *superposition.SUPERPOSITION_METRICS)
@@ -161,7 +161,7 @@ class AttentionStudy(Study[Settings]):
 def _arms(
     preset: Settings, name: str, decoder: Callable[..., DecoderSpec], depths: tuple[int, ...], steps: int
 ) -> Iterator[Arm]:
-    """Yield the paper's task, other depths and, if asked for, other codes, hold-outs and widths."""
+    """Yield arms with the paper's task, other depths and, if enabled, other codes, hold-outs and widths."""
     task: Callable[..., RunSpec] = partial(preset.spec, size=preset.attention_size, steps=steps)
     base = task(decoder=decoder())
     yield Arm((name, BASE), base)
@@ -187,7 +187,7 @@ STUDY = AttentionStudy()
 
 
 def by_decoder(data: Data, score: str, words: str = "{decoder}") -> dict[str, Sample]:
-    """A held-out score of both architectures on the paper's task."""
+    """Return a held-out score of both architectures on the paper's task."""
     base = data["attention"].sel(decoder=list(ARCHITECTURES), variant=BASE)
     return measured_by(base, f"ood_{score}", words, "decoder")
 
@@ -210,11 +210,11 @@ CLAIMS = (
 
 DECODERS = (*ARCHITECTURES, PLAIN)
 ROWS = 3
-"""Drawings of each decoder."""
+"""Number of outputs shown per decoder."""
 
 
 def draw(result: xarray.Dataset) -> Figure:
-    """Draw outputs on the paper's task, accuracies of every variant, and metrics by stage."""
+    """Draw outputs on the paper's task, the accuracy of every variant, and metrics by stage."""
     with styled():
         figure = pyplot.figure(figsize=(10.4, 4.6), layout="constrained")
         left, right = divided(figure, 1, 2, width_ratios=[1, 2.4])
@@ -243,7 +243,7 @@ def _drawings(figure: SubFigure, result: xarray.Dataset) -> None:
 
 
 def _accuracies(ax: Axes, result: xarray.Dataset) -> None:
-    """Held-out accuracy of every arm that was trained."""
+    """Draw the held-out accuracy of every trained arm."""
     values = {}
     for decoder in DECODERS:
         for variant in result["variant"].values:
@@ -257,7 +257,7 @@ def _accuracies(ax: Axes, result: xarray.Dataset) -> None:
 
 
 def _kernels(ax: Axes, result: xarray.Dataset) -> None:
-    """Correlation of the outputs' similarities with each family of kernels."""
+    """Draw the correlation between each family of kernels and the similarities of outputs."""
     families = superposition.FAMILIES
     for k, (decoder, color) in enumerate(zip(DECODERS, COLORS, strict=False)):
         own = result.sel(decoder=decoder, similarity=superposition.COSINE)
@@ -275,16 +275,16 @@ def caption(result: xarray.Dataset) -> str:
         own = result.sel(variant=BASE, decoder=decoder).mean("seed")
         words.append(
             f"{decoder} {own['ood_over_blank'].item():.2f} (kept: {own['id_over_blank'].item():.3f}; accuracy "
-            f"{100 * own['ood_accuracy'].item():.0f} %; variance explained by training images that share x or y less "
-            f"by ones that share neither {superposition.superposed(own).item():.2f})"
+            f"{100 * own['ood_accuracy'].item():.0f} %; variance explained by training images that share x or y, minus "
+            f"that by images that share neither: {superposition.superposed(own).item():.2f})"
         )
     return (
-        f"Left, outputs of the first seed's networks at three held-out positions, bump code, box held out, "
-        f"N = {result.attrs['size']}; below, the held-out error over blank. Right, held-out accuracy of every decoder "
-        "and variant, one dot per network; factorization and spread of log10 dv by stage (0: input); and correlation "
-        "of families of kernels with the cosine similarity of held-out and kept outputs, "
+        f"Left: outputs of the first seed's networks at three held-out positions (bump code, box held out, "
+        f"N = {result.attrs['size']}), with the held-out error over blank below. Right: held-out accuracy of every "
+        "decoder and variant, one dot per network; factorization and spread of log10 dv by stage (0: input); and "
+        "correlation between families of kernels and the cosine similarity of held-out and kept outputs, "
         f"{seed_count(result['factorization'])}. Held-out error over blank, mean over networks: {'; '.join(words)}."
     )
 
 
-FIGURES = (FigureSpec("attention", "Decoders that know where each pixel is", ("attention",), draw, caption),)
+FIGURES = (FigureSpec("attention", "Decoders that are given each pixel's position", ("attention",), draw, caption),)

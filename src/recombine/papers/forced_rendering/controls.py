@@ -1,10 +1,10 @@
 """Are the paper's explanations of failure specific to networks that fail?
 
-The quantities by which the paper explains failure (probes, factorization, volume, cross-terms, superposition) are also
-measured on networks of the same architecture that do not fail: ones that compose (stripes and 100 bumps; both
-penalties), ones trained on the whole grid, for which the held-out region is merely a place to look at, and untrained
-ones, which are the failing networks at initialisation. CNNs have the bump code and the default depth; the low-rank
-decoder has one-hot codes, for which there are only finite differences.
+The quantities with which the paper explains failure (probes, factorization, volume, cross-terms, superposition) are
+also measured on other networks of the same architecture: networks that compose (trained on stripes and 100 bumps, or
+with both penalties), networks trained on the whole grid, including the region that is otherwise held out, and
+untrained networks, which are the failing networks at initialisation. CNNs have the bump code and the default depth.
+The low-rank decoder has one-hot codes, for which derivatives are finite differences.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from recombine.store import Run
 
 
 class Settings(StripeSettings, PenaltySettings):
-    """Settings of the two studies whose networks are measured."""
+    """Settings of the two studies whose networks are measured here."""
 
 
 class ControlStudy(Study[Settings]):
@@ -73,7 +73,7 @@ def tabulated_with_untrained(
     measure: Callable[[Batch], Mapping[str, Any]],
     inner: Mapping[str, Sequence[str]],
 ) -> xarray.Dataset:
-    """Tabulate measurements by arm, adding untrained arms: `initial` maps each to the arm whose networks it starts."""
+    """Tabulate measurements by arm; `initial` adds untrained arms and maps each to the arm trained from it."""
     runs: dict[Labels, Sequence[Run]] = dict(trials.items())
     runs |= {(arm,): initial_runs(run.spec for run in trials[source]) for arm, source in initial.items()}
     result = tabulate(Trials(trials.preset, trials.device, runs), ("arm",), measure, inner)
@@ -92,12 +92,12 @@ STATISTICS: dict[str, tuple[str, PerSeed]] = {
     ),
     "cross-terms, last two\nstages less others": ("cross-terms, last two stages less the others", late_cross_terms),
 }
-"""By panel title, the quantities that the paper explains failure with: in words and as a number per seed."""
+"""Quantities with which the paper explains failure: panel title, then description and function (one value per seed)."""
 FAMILIES = dict(zip(CONTROLS, ("CNN, bump code", "low-rank, one-hot code"), strict=True))
 
 
 def draw(result: xarray.Dataset) -> Figure:
-    """Draw a row per architecture and a panel per statistic, each network as a dot."""
+    """Draw one row per architecture and one panel per statistic, with a dot for each network."""
     with styled():
         figure, axes = pyplot.subplots(
             len(CONTROLS), len(STATISTICS), figsize=(11.2, 4.8), layout="constrained", squeeze=False
@@ -116,7 +116,7 @@ def draw(result: xarray.Dataset) -> Figure:
 
 
 def _short(arm: str) -> str:
-    """An arm's tick label, without the architecture."""
+    """Return an arm's tick label, without the architecture."""
     return arm.removeprefix("low-rank, ").replace("stripes and ", "stripes,\n").replace("both pen", "both\npen")
 
 
@@ -126,9 +126,9 @@ def caption(result: xarray.Dataset) -> str:
         means = {str(arm): statistic(result.sel(arm=arm)).mean().item() for arm in result["arm"].values}
         words.append(f"{name}: " + ", ".join(f"{arm} {mean:.2f}" for arm, mean in means.items() if isfinite(mean)))
     return (
-        "The quantities by which the paper explains failure, in networks that fail (first in each panel) and in others "
-        "of the same architecture: ones that compose, ones trained on the whole grid, and the failing ones before "
-        f"training; {seed_count(result['factorization'])}, lines are means. Mean {'; '.join(words)}."
+        "Quantities with which the paper explains failure, in failing networks (first in each panel) and in others of "
+        "the same architecture: composing networks, networks trained on the whole grid, and the failing networks "
+        f"before training; {seed_count(result['factorization'])}, lines are means. Mean {'; '.join(words)}."
     )
 
 

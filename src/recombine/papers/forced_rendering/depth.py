@@ -1,8 +1,8 @@
 """Where inside the network does factorization break? (§3.4, Fig. 2, 5, 10–12)
 
-CNNs of several depths, bump and rate codes: scores, and geometry, probes and tuning of every stage. Claims are tested
-on CNNs of the default depth (4 in the paper preset); other depths are alternatives. Stages are the hidden ones and the
-output.
+CNNs of several depths are trained on bump and rate codes, and their scores and the geometry, probes and tuning of
+every stage are measured. Claims are tested on CNNs of the default depth (4 in the paper preset), with other depths as
+alternatives. "Stages" are the hidden stages and the output.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ from recombine.reproduction.study import Arm, Study, Trials
 
 class Settings(BumpPreset):
     depths: Several = (2, 3, 4, 5, 6)
-    """Depths compared between bump and rate codes (Fig. 2)."""
+    """Depths at which bump and rate codes are compared (Fig. 2)."""
     extra_depths: AnyNumber = (7, 8, 9, 10)
-    """Further depths (Fig. 10–12)."""
+    """Additional depths (Fig. 10–12)."""
     deep_rate_seeds: Seeds = 72
-    """Seeds of rate-coded networks beyond the default depth, of which about one in eight does not learn."""
+    """Seeds of rate-coded networks deeper than the default, since about one in eight of them does not learn."""
 
     variants: ClassVar[Mapping[str, Any]] = {"quick": {"depths": (2, 3), "extra_depths": (), "deep_rate_seeds": 3}}
 
     @property
     def pictured_depth(self) -> int:
-        """Depth shown in figures."""
+        """Depth of the networks shown in figures."""
         return self.depth if self.depth in self.depths else self.depths[-1]
 
 
@@ -75,7 +75,7 @@ class DepthStudy(Study[Settings]):
 
 
 def _surface(batch: Batch) -> tuple[tuple[str, ...], np.ndarray]:
-    """Fig. 5 from a trained network: its outputs over the grid, along their first three principal directions."""
+    """Return a trained network's outputs over the grid along their first three principal directions (Fig. 5)."""
     task = batch.task
     flat = batch.outputs(task.grid.points)[0].flatten(1).double()
     centred = flat - flat.mean(dim=0)
@@ -91,29 +91,29 @@ STUDY = DepthStudy()
 
 
 def probe_fall(networks: xarray.Dataset) -> xarray.DataArray:
-    """Fall of the probe's R² on held-out points from the first to the last hidden stage."""
+    """Return the fall of the probe's R² on held-out points from the first to the last hidden stage."""
     probe = networks["probe_held_out"]
     return tables.first_hidden(probe) - tables.last_hidden(probe)
 
 
 def factorization_fall(networks: xarray.Dataset) -> xarray.DataArray:
-    """Fall of F from the first hidden stage to the output."""
+    """Return the fall of F from the first hidden stage to the output."""
     return tables.fall(networks["factorization"])
 
 
 def spread_excess(networks: xarray.Dataset) -> xarray.DataArray:
-    """Spread of log10 dv around its region's mean at the output, held-out minus kept."""
+    """Return the spread of log10 dv around its regional mean at the output, held-out minus kept region."""
     return tables.output(networks["spread_excess"])
 
 
 def spread_rise(networks: xarray.Dataset) -> xarray.DataArray:
-    """Rise of the spread over the whole grid: its slope over stages times the steps from first hidden to output."""
+    """Return the rise of the whole grid's spread: slope over stages times the steps from first hidden to output."""
     own = networks["spread"].isel(stage=slice(1, None))
     return tables.stage_slope(own) * (own.notnull().sum("stage") - 1)
 
 
 def late_cross_terms(networks: xarray.Dataset) -> xarray.DataArray:
-    """Normalised |g_xy|, last two stages minus the others."""
+    """Return the normalised |g_xy| of the last two stages minus that of the others."""
     return tables.last_two_less_others(networks["cross_term"])
 
 
@@ -121,12 +121,12 @@ def late_cross_terms(networks: xarray.Dataset) -> xarray.DataArray:
 
 
 def networks_of(data: Data, code: str, depth: int) -> xarray.Dataset:
-    """Networks of one code and depth."""
+    """Return the networks with a given code and depth."""
     return data["depth"].sel(encoding=code, depth=depth)
 
 
 def trained_depths(data: Data, code: str) -> list[int]:
-    """Depths that were trained with this code."""
+    """Return the depths of the networks trained with this code."""
     own = data["depth"].sel(encoding=code)
     return [int(depth) for depth in own["depth"].values if samples.trained(own.sel(depth=depth)).any()]
 
@@ -143,7 +143,7 @@ def _at_default_depth(data: Data, statistic: Statistic, words: str = "") -> dict
 def _at_each_stage(
     data: Data, words: str, number: Callable[[xarray.Dataset, int], xarray.DataArray], first: int = 1
 ) -> dict[str, Sample]:
-    """By code and stage at the default depth, from the first stage to the one before the output."""
+    """Return a sample for each code and stage at the default depth, from stage `first` to the one before the output."""
     cases = {}
     for code in CODES:
         networks = networks_of(data, code, int(data["depth"].attrs["shown"]))
@@ -161,7 +161,7 @@ def _fall_to(networks: xarray.Dataset, stage: int) -> xarray.DataArray:
 def _judged(
     criterion: Criterion, statistic: PerSeed, otherwise: Mapping[str, PerSeed], each_stage: Samples = no_samples
 ) -> Statement:
-    """Judge a statistic at the default depth, with other measures, single stages, other depths, and controls."""
+    """Judge a statistic at the default depth; alternatives are other measures, single stages and other depths."""
 
     def alternatives(data: Data) -> dict[str, Sample]:
         cases: dict[str, Sample] = {}
@@ -175,7 +175,7 @@ def _judged(
 
 
 def _sharper(data: Data, *, alternatives: bool) -> dict[str, Sample]:
-    """Largest drop of F in the shallowest rate-coded networks of Fig. 2 minus that in the deepest, or in others."""
+    """Return the largest drop of F in the shallowest rate-coded networks of Fig. 2 minus that in deeper networks."""
     depths = tables.listed_attribute(data["depth"], "compared")
     shallow, deep = min(depths), max(depths)
     if shallow == deep:

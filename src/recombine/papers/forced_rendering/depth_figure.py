@@ -1,4 +1,4 @@
-"""Fig. 2, 5, 10, 11 and 12: CNNs by depth."""
+"""Figures 2, 5, 10, 11 and 12: CNNs of several depths."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ VOLUMES = "log10 of the volume element by stage (columns: input, layers, output)
 
 
 def _depths(result: xarray.Dataset, code: str, name: str) -> list[int]:
-    """Depths trained with this code."""
+    """Return the depths of the networks trained with this code."""
     own = result[name].sel(encoding=code).dropna("depth", how="all")
     return [int(depth) for depth in own["depth"].values]
 
 
 def _profiles(ax: Axes, result: xarray.Dataset, code: str, name: str, depths: list[int], **line: object) -> None:
-    """One line per depth over the stages, each depth in the same colour in every panel."""
+    """Draw one line per depth over the stages, with the same colours in every panel."""
     every = [int(depth) for depth in result["depth"].values]
     shades = dict(zip(every, pyplot.get_cmap("viridis")(np.linspace(0.05, 0.95, len(every))), strict=True))
     for depth in depths:
@@ -34,7 +34,7 @@ def _profiles(ax: Axes, result: xarray.Dataset, code: str, name: str, depths: li
 
 
 def depth_figure(result: xarray.Dataset) -> Figure:
-    """Fig. 2: draw probes, factorization and volume, bump against rate code."""
+    """Draw Fig. 2: probes, factorization and volume for bump and rate codes."""
     shown, depths = int(result.attrs["shown"]), listed_attribute(result, "compared")
     with styled():
         figure = pyplot.figure(figsize=(9.6, 7.4), layout="constrained")
@@ -70,14 +70,14 @@ def depth_caption(result: xarray.Dataset) -> str:
             f"probe's lowest R² is {held:.2f} on held-out points and {fitted:.2f} in sample"
         )
     return (
-        "Linear probes (a, b) and factorization (c, d) along the stages of CNNs of several depths, means and standard "
-        f"errors over {seed_count(compared['factorization'])}; (e, f) log10 of the volume element over the grid for "
-        f"depth {result.attrs['shown']}, first seed, each stage with its own colour scale. {'. '.join(words)}."
+        "Linear probes (a, b) and factorization (c, d) along the stages of CNNs of several depths (means and standard "
+        f"errors over {seed_count(compared['factorization'])}). (e, f) log10 of the volume element over the grid for "
+        f"depth {result.attrs['shown']}, first seed; each stage has its own colour scale. {'. '.join(words)}."
     )
 
 
 def drawings_figure(result: xarray.Dataset) -> Figure:
-    """Fig. 10: draw the outputs of CNNs of each depth at three held-out positions."""
+    """Draw Fig. 10: outputs of CNNs of each depth at three held-out positions."""
     depths = _depths(result, "bump", "drawing")
     rows = [(code, k) for code in CODES for k in range(3)]
     with styled():
@@ -106,14 +106,14 @@ def drawings_caption(result: xarray.Dataset) -> str:
         parts.append(f"{code} code {over.min().item():.2f} to {over.max().item():.2f}")
     accuracy = 100 * result["ood_accuracy"].mean("seed")
     return (
-        "Outputs of the first seed at three held-out positions by CNN depth; crosses mark the truth. Held-out error "
-        f"over blank, mean over {seed_count(result['ood_over_blank'])}, depending on depth: {'; '.join(parts)}. The "
+        "Outputs of the first seed at three held-out positions for each depth; crosses mark the truth. Held-out error "
+        f"over blank, mean over {seed_count(result['ood_over_blank'])}, range over depths: {'; '.join(parts)}. The "
         f"bump is in place for {accuracy.min().item():.0f} to {accuracy.max().item():.0f} % of held-out combinations."
     )
 
 
 def volumes_figure(result: xarray.Dataset) -> Figure:
-    """Fig. 11: draw log10 dv at every stage, all depths, both codes."""
+    """Draw Fig. 11: log10 dv at every stage, for all depths and both codes."""
     rows = [
         (f"{code}\ndepth {depth}", result["log_volume"].sel(encoding=code, depth=depth))
         for code in CODES
@@ -132,21 +132,21 @@ def volumes_caption(result: xarray.Dataset) -> str:
             "at the output"
         )
     return (
-        "log10 of the volume element over the grid, first seed, one row per network, each panel with its own colour "
-        f"scale; dashed: held out. Standard deviation over the grid, mean over {seed_count(result['spread'])}: "
+        "log10 of the volume element over the grid, first seed, one row per network; each panel has its own colour "
+        f"scale. Dashed: held out. Standard deviation over the grid, mean over {seed_count(result['spread'])}: "
         f"{'; '.join(words)}."
     )
 
 
 def profiles_figure(result: xarray.Dataset) -> Figure:
-    """Fig. 12: draw probes and factorization, all depths."""
+    """Draw Fig. 12: probes and factorization for all depths."""
     return probes_and_factorization(
         lambda ax, code, name: _profiles(ax, result, code, name, _depths(result, code, "factorization"))
     )
 
 
 def probes_and_factorization(lines: Callable[[Axes, str, str], None]) -> Figure:
-    """Draw a column per code; `lines` draws the lines for a code and a variable."""
+    """Draw one column per code; `lines` draws the lines of a panel, given its code and variable."""
     shown = {"probe_held_out": "probe R² on held-out points", "factorization": "factorization"}
     with styled():
         figure, axes = pyplot.subplots(2, 2, figsize=(8.6, 5.4), layout="constrained", sharey="row")
@@ -166,13 +166,13 @@ def profiles_caption(result: xarray.Dataset) -> str:
         values = zip(low["depth"].values, low.values, strict=True)
         words.append(f"{code} code " + ", ".join(f"{value:.2f} (depth {int(depth)})" for depth, value in values))
     return (
-        "Held-out linear probes and factorization along the stages, all CNN depths, means and standard errors over "
-        f"{seed_count(result['factorization'])}. Lowest factorization: {'; '.join(words)}."
+        "Held-out linear probes and factorization along the stages of CNNs of all depths (means and standard errors "
+        f"over {seed_count(result['factorization'])}). Lowest factorization: {'; '.join(words)}."
     )
 
 
 def wrapping_figure(result: xarray.Dataset) -> Figure:
-    """Fig. 5: draw the factor grid, and its image in the output space of a trained network."""
+    """Draw Fig. 5: the factor grid, and its image in the output space of a trained network."""
     surface, mask = result["surface"].values, result["held_out"].values
     x, y = np.meshgrid(result["x"].values, result["y"].values)
     hue = pyplot.get_cmap("viridis")((x - x.min()) / (x.max() - x.min()))[..., :3]
@@ -202,15 +202,15 @@ def wrapping_caption(result: xarray.Dataset) -> str:
     extents = [float((part.std(["y", "x"]) ** 2).sum()) for part in (held, whole)]
     return (
         "The flat factor grid (left) and its image in the output space of a trained bump-coded CNN of depth "
-        f"{result.attrs['shown']} (right: along the three largest principal directions of its outputs, first seed). "
+        f"{result.attrs['shown']} (right: along the first three principal directions of its outputs, first seed). "
         f"The held-out box extends {np.sqrt(extents[0] / extents[1]):.2f} times as far as the whole grid."
     )
 
 
 FIGURES = (
     FigureSpec("fig2", "Probes, factorization and volume along the stages", ("depth",), depth_figure, depth_caption),
-    FigureSpec("fig5", "Factor space, wrapped into the space of images", ("depth",), wrapping_figure, wrapping_caption),
-    FigureSpec("fig10", "Held-out drawings by CNN depth", ("depth",), drawings_figure, drawings_caption),
+    FigureSpec("fig5", "Factor space, wrapped in the space of images", ("depth",), wrapping_figure, wrapping_caption),
+    FigureSpec("fig10", "Held-out outputs by CNN depth", ("depth",), drawings_figure, drawings_caption),
     FigureSpec("fig11", "Volume element of CNNs, all depths", ("depth",), volumes_figure, volumes_caption),
     FigureSpec("fig12", "Probes and factorization of CNNs, all depths", ("depth",), profiles_figure, profiles_caption),
 )

@@ -1,7 +1,7 @@
-"""Does the opposite direction, from image to code, compose? (ours)
+"""Does an encoder, which maps images to codes, compose? (ours)
 
 A convolutional encoder maps bump images to their bump or rate code, with the same box held out. The result has scores
-per seed, also by distance from the kept region, a linear read-out of the last hidden stage, and error maps.
+per seed and by distance from the kept (not held-out) region, errors of a linear read-out, and error maps.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from recombine.reproduction.study import Arm, Study, Trials
 
 class EncoderStudy(Study[BumpPreset]):
     name: ClassVar[str] = "encoder"
-    question: ClassVar[str] = "Does the opposite direction, from image to code, compose?"
+    question: ClassVar[str] = "Does an encoder, which maps images to codes, compose?"
     settings: ClassVar[type[BumpPreset]] = BumpPreset
     version: ClassVar[int] = 2
     metrics: ClassVar[tuple[str, ...]] = ("ensemble_reader", "features", *DISTANCE_METRICS)
@@ -55,11 +55,11 @@ class EncoderStudy(Study[BumpPreset]):
 
 
 def readout_errors(batch: Batch) -> dict[str, Tensor]:
-    """Return each encoder's squared error of a linear read-out of the factors from the last hidden stage.
+    """Return the squared error of a linear read-out of the factors from each encoder's last hidden stage.
 
-    Errors are in squared grid steps, at kept and at held-out combinations. The read-out is cross-fitted: fitted on one
-    half of the kept combinations (the black fields of a chessboard) and scored on the other, and vice versa, because
-    its error on the points that it was fitted on would be too small to compare with.
+    Errors are in squared grid steps, at kept and held-out combinations. The read-out is fitted on half of the kept
+    combinations (the black squares of a chessboard) and scored on the other half, and vice versa, because errors on
+    the points used for fitting would be too small for the comparison.
     """
     task, points = batch.task, batch.task.grid.points.to(batch.device)
     held, black = task.held_out.to(batch.device), (task.grid.indices.sum(dim=1) % 2 == 0).to(batch.device)
@@ -80,7 +80,7 @@ STUDY = EncoderStudy()
 
 
 def _error_ratios(data: Data) -> dict[str, Sample]:
-    """In the interior, by distance from the kept region, and from a linear read-out of the last hidden stage."""
+    """Return error ratios in the interior, by distance from the kept region, and for the linear read-out."""
     samples = {}
     for code in CODES:
         networks = data["encoder"].sel(encoding=code)
@@ -117,7 +117,7 @@ CLAIMS = (
 
 
 def draw(result: xarray.Dataset) -> Figure:
-    """Draw the error of encoders over the grid, and by distance from the kept region."""
+    """Draw the encoders' error over the grid and by distance from the kept region."""
     codes = [str(code) for code in result["encoding"].values]
     columns = len(codes) + 1
     with styled():
@@ -147,11 +147,11 @@ def caption(result: xarray.Dataset) -> str:
         read_out = decades(own["readout_held"], own["readout_kept"]).mean().item()
         ratios.append(f"{code} code {ratio:.2f} (linear read-out of the last hidden stage {read_out:.2f})")
     return (
-        "The opposite direction: a convolutional encoder from bump images to their code. Squared error over the grid "
-        f"relative to always predicting the mean code, {seed_count(result['ood_over_blank'])}; kept and held-out "
-        f"means: {'; '.join(errors)}. Right, error in the hold-out over that outside by distance from the kept region, "
+        "A convolutional encoder that maps bump images to their code (the opposite direction). Squared error over the "
+        f"grid relative to always predicting the mean code, {seed_count(result['ood_over_blank'])}; kept and held-out "
+        f"means: {'; '.join(errors)}. Right: error in the hold-out over that outside by distance from the kept region, "
         f"in decades; over the whole hold-out: {'; '.join(ratios)}."
     )
 
 
-FIGURES = (FigureSpec("encoder", "The other direction: image to code", ("encoder",), draw, caption),)
+FIGURES = (FigureSpec("encoder", "The opposite direction, from image to code", ("encoder",), draw, caption),)

@@ -23,7 +23,7 @@ from recombine.reproduction.study import Arm, Study, Trials
 
 class Settings(BumpPreset):
     variances: Several = (1, 3, 5, 7, 9, 11)
-    """s² of the bump code."""
+    """Variances s² of the bump code, in squared neuron spacings."""
 
     variants: ClassVar[Mapping[str, Any]] = {"quick": {"variances": (1, 5, 11)}}
 
@@ -48,7 +48,7 @@ STUDY = EncodingWidthStudy()
 
 
 def draw(result: xarray.Dataset) -> Figure:
-    """Draw the errors against the code's variance, and what the first seed draws."""
+    """Draw the errors against the code's variance, and outputs of the first seed."""
     variances = list(result["variance"].values)
     with styled():
         figure = pyplot.figure(figsize=(9.4, 2.7), layout="constrained")

@@ -1,9 +1,9 @@
-"""Do networks compose, whatever the encoding? (§3.2, Fig. 1 a–c)
+"""Do networks compose with any encoding? (§3.2, Fig. 1 a–c)
 
-Every encoding with the centred box held out; bump and rate codes also with a corner and with the published cross, which
-removes entire values of x and y; and the published scripts' dark bumps. The result has scores per seed, also in the
-interior of the hold-out and by distance from the kept region, error maps over the grid, and outputs at held-out
-positions.
+Every encoding is trained with a centred box held out. Bump and rate codes are also trained with a corner and with the
+published cross held out (the cross removes entire values of x and y), and bump codes on the dark bumps of the published
+scripts. The result has scores per seed, scores in the interior of the hold-out and by distance from the kept region
+(combinations that are not held out), error maps over the grid, and outputs at held-out positions.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def _by_encoding(data: Data, score: str) -> dict[str, Sample]:
 
 
 def _otherwise(data: Data, score: str) -> dict[str, Sample]:
-    """The interior of the box, distances from the kept region, other hold-outs, and other decoders."""
+    """Return scores in the interior of the box, by distance from its border, and for other hold-outs and decoders."""
     result = data["encodings"]
     boxed = result.sel(holdout=BOX)
     samples = measured_by(boxed, f"interior_{score}", "{encoding}, interior", "encoding")
@@ -121,7 +121,7 @@ def encodings_figure(result: xarray.Dataset, superposition: xarray.Dataset) -> F
 
 
 def _main_rows(figure: SubFigure, result: xarray.Dataset) -> Any:
-    """Set-up, and errors and outputs of bump and rate codes, box and cross."""
+    """Draw the set-up, and errors and outputs for bump and rate codes with the box and the cross held out."""
     axes = figure.subplots(2, 9)
     mask = result["held_out"].sel(region=BOX).values
     grid_image(axes[0, 0], np.where(mask, 0.8, 0.25), result, mask, cmap="gray", vmin=0, vmax=1)
@@ -140,7 +140,7 @@ def _main_rows(figure: SubFigure, result: xarray.Dataset) -> Any:
 
 
 def _error_and_drawings(axes: np.ndarray, result: xarray.Dataset, code: str, holdout: str) -> Any:
-    """An error map, and outputs at held-out positions in the other axes."""
+    """Draw an error map in the first axes, and outputs at held-out positions in the others."""
     own, place = result.sel(encoding=code, holdout=holdout), result["place"].sel(region=holdout).values
     mask = result["held_out"].sel(region=holdout).values
     for k, ax in enumerate(axes[1:]):
@@ -149,7 +149,7 @@ def _error_and_drawings(axes: np.ndarray, result: xarray.Dataset, code: str, hol
 
 
 def _other_row(figure: SubFigure, result: xarray.Dataset) -> None:
-    """The other encodings with the box held out, and errors by distance from the kept region."""
+    """Draw the other encodings with the box held out, and errors by distance from the kept region."""
     others = [str(code) for code in result["encoding"].values if code not in CODES]
     left, right = divided(figure, 1, 2, width_ratios=[4.6, 1.3])
     axes = left.subplots(1, 3 * len(others))
@@ -170,9 +170,9 @@ def encodings_caption(result: xarray.Dataset, superposition: xarray.Dataset) -> 
     over = box["ood_over_blank"].mean("seed")
     seeds, crossed = (int(own["ood_over_blank"].notnull().sum("seed").max()) for own in (box, cross))
     return (
-        "(a) Combinations kept for training and held out. (b, c) Squared error over the grid relative to a blank image "
+        "(a) Combinations kept for training or held out. (b, c) Squared error over the grid relative to a blank image "
         f"(mean over {seeds} seeds; cross: {crossed}) and the first seed's outputs at held-out positions; crosses mark "
-        f"the truth, white is the brightest pixel of an output. The error in the box is {over.min().item():.2f} "
+        f"the truth; white is the brightest pixel of an output. The error in the box is {over.min().item():.2f} "
         f"({over.idxmin().item()}) to {over.max().item():.2f} ({over.idxmax().item()}) times blank; on kept "
         f"combinations it is at most {box['id_over_blank'].mean('seed').max().item():.3f}. "
         f"{superposition_words(superposition)}"
@@ -183,7 +183,7 @@ def encodings_caption(result: xarray.Dataset, superposition: xarray.Dataset) -> 
 
 
 def conventions_figure(encodings: xarray.Dataset, depth: xarray.Dataset) -> Figure:
-    """Compare the paper's polarity, derivatives, average and probe with the published scripts'."""
+    """Compare the conventions in the paper (polarity, derivatives, averaging, probe) with the published scripts'."""
     own = depth.sel(encoding="bump", depth=int(depth.attrs["shown"]))
     with styled():
         figure, axes = pyplot.subplots(1, 4, figsize=(11.2, 3.0), layout="constrained")
@@ -208,7 +208,7 @@ def conventions_figure(encodings: xarray.Dataset, depth: xarray.Dataset) -> Figu
 
 
 def _polarities(encodings: xarray.Dataset) -> tuple[xarray.DataArray, ...]:
-    """Held-out errors with bright and with dark bumps, for the seeds trained with both."""
+    """Return held-out errors with bright and with dark bumps, for seeds trained with both."""
     over = encodings["ood_over_blank"].sel(encoding="bump")
     return panels.of_shared_seeds(over.sel(holdout=BOX), over.sel(holdout=DARK))
 
@@ -222,8 +222,8 @@ def conventions_caption(encodings: xarray.Dataset, depth: xarray.Dataset) -> str
     return (
         f"Bump-coded CNN of depth {shown}. Held-out error over blank, mean over the {seed_count(bright)} trained both "
         f"ways: {bright.mean().item():.2f} with bright bumps (the paper), {dark.mean().item():.2f} with dark ones (the "
-        f"scripts). Everything else over {seed_count(networks['spread'])}: finite differences on the grid make the "
-        f"spread of log10 dv {ratio:.2f} times as large, mean over layers. Factorization, mean over layers: "
+        f"scripts). Other numbers are over {seed_count(networks['spread'])}. With finite differences on the grid, the "
+        f"spread of log10 dv is {ratio:.2f} times as large (mean over layers). Factorization, mean over layers: "
         f"{own['factorization'].mean().item():.3f} as the mean over points, "
         f"{own['factorization_of_means'].mean().item():.3f} as a ratio of means, "
         f"{own['factorization_differences'].mean().item():.3f} by finite differences. Probe R² at its lowest layer: "
@@ -234,11 +234,11 @@ def conventions_caption(encodings: xarray.Dataset, depth: xarray.Dataset) -> str
 
 FIGURES = (
     FigureSpec(
-        "fig1", "Disentangled encodings do not compose", ("encodings", "superposition"), encodings_figure,
+        "fig1", "Networks with disentangled encodings do not compose", ("encodings", "superposition"), encodings_figure,
         encodings_caption,
     ),
     FigureSpec(
-        "conventions", "Paper's conventions against the published scripts'", ("encodings", "depth"),
+        "conventions", "Conventions in the paper and in the published scripts", ("encodings", "depth"),
         conventions_figure, conventions_caption,
     ),
 )  # fmt: skip

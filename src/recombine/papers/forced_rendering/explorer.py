@@ -1,7 +1,7 @@
-"""Decoders in the report's explorer, by code, decoder, depth and remedy.
+"""Decoders in the report's interactive explorer, by code, decoder, depth and remedy.
 
-They are in order of priority, since not all of them may fit: first one that fails and the remedies, then other codes,
-decoders and depths.
+They are in order of priority, since there may not be room for all: first a failing network and the remedies, then other
+codes, decoders and depths.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from recombine.store import Run
 from recombine.tasks import BumpTask
 
 MOST_BUMPS = 100
-"""Largest number of bumps added to the stripes; with more, outputs look the same."""
+"""Largest number of bumps added to the stripes; more bumps hardly change the outputs."""
 NO_REMEDY = "none"
 
 
@@ -35,7 +35,7 @@ def _labelled(study: str, spec: RunSpec, decoder: str, depth: object, remedy: st
 
 
 def decoders(preset: Any) -> Iterator[LabelledSpec]:
-    """Yield the decoders worth exploring among those that a preset's studies train."""
+    """Yield the decoders worth exploring among those trained by a preset's studies."""
     yield _labelled("encodings", preset.spec(), "CNN", preset.depth)
     for bumps in sorted(preset.bumps, reverse=True):
         if bumps <= MOST_BUMPS:
@@ -49,7 +49,7 @@ def decoders(preset: Any) -> Iterator[LabelledSpec]:
     depths = {attention.COORDINATE: preset.coordinate_depth, attention.TRANSFORMER: preset.attention_depth}
     for decoder, depth in depths.items():
         yield _labelled("attention", arms[decoder, attention.BASE], decoder, depth)
-    # the shallowest and the deepest that are compared; rate codes first, whose networks are smaller
+    # the shallowest and the deepest networks compared; rate codes first, because their networks are smaller
     for code in reversed(CODES):
         for depth in dict.fromkeys((preset.depths[0], preset.depths[-1])):
             if depth != preset.depth:
@@ -62,28 +62,28 @@ def decoders(preset: Any) -> Iterator[LabelledSpec]:
 
 def _low_rank(preset: Any, arms: tuple[str, ...]) -> Iterator[LabelledSpec]:
     for arm in arms:
-        spec = penalised_spec(preset, arm, size=preset.penalty_other_size)  # the other decoders' grid
+        spec = penalised_spec(preset, arm, size=preset.penalty_other_size)  # the same grid as the other decoders
         remedy = {NONE: NO_REMEDY, BOTH: "both penalties"}.get(arm, f"{ARMS[arm]} penalty")
         yield _labelled("penalties", spec, "low-rank", NO_DEPTH, remedy)
 
 
 def learnt(run: Run) -> bool:
-    """Whether a network learnt its training data, by the criterion of `samples`."""
+    """Return whether a network learnt its training data, by the criterion in `samples`."""
     fit = training_fit(Batch([run], torch.device("cpu")))
     return bool(samples.learnt(xarray.Dataset({name: ("network", value) for name, value in fit.items()})).all())
 
 
 EXPLORER = DecoderChoice(lambda preset: list(decoders(preset)), learnt)
 
-# The paper's task with its CNN at a width and length that a browser trains in seconds. Over 12 seeds torch puts 26–41 %
-# of held-out bumps in place without stripes, and all with them (`tests/page/test_training.py` repeats some).
+# The paper's task, with a CNN small enough to train in a browser within seconds. Trained in torch with 12 seeds,
+# it places 26–41 % of held-out bumps correctly without stripes, all with stripes (see `tests/page/test_training.py`).
 TRAINING_PANEL = TrainingPanel(
     spec=RunSpec(
         task=BumpTask(size=28, training="each"),
         decoder=CNN(width=8, depth=2),
         recipe=Recipe(steps=400, batch=16, lr=3e-3),
     ),
-    text="A decoder of {parameters} weights learns in this page to draw a bump at (x, y). It sees all {kept} "
+    text="A decoder with {parameters} weights learns on this page to draw a bump at (x, y). It sees all {kept} "
     "combinations around the box and none of the {held} in it. With <em>stripes</em> it also sees each x and each "
     "y alone: {isolated} more images, none of them a bump.",
     drawn="bump",

@@ -1,16 +1,16 @@
 """Does forced rendering scale to three, four and five factors? (not in the paper)
 
-Bumps whose x and y vary, then also intensity, size and orientation. The paper's box of x and y is held out for all
-values of the other factors, so the held-out share does not depend on their number. CNNs train alone, with isolated
-factors (every value of every factor shown alone, three examples in ten) or with isolated pairs (every two factors
-without the others), low-rank decoders without or with both penalties, and coordinate MLPs alone. A bump without x and y
-is a uniform image, so size and orientation show only together with x or y.
+Bumps vary in x and y, then also in intensity, size and orientation. The paper's box of x and y is held out for all
+values of the other factors, so the held-out share does not depend on the number of factors. CNNs are trained without a
+remedy, with isolated factors (30 % of the examples show one value of one factor alone) or with isolated pairs (two
+factors without the others); low-rank decoders without or with both penalties; and coordinate MLPs without a remedy. A
+bump without x and y is a uniform image, so size and orientation are visible only together with x or y.
 
-An output is *right* if for every factor, all others being right, the nearest image is that of the right value
-(`nearest_values`). Accuracy of position alone (brightest pixel within one pixel) is reported too, but ignores the other
-factors and is often reached by chance at N = 14: on seeds 0 to 3, CNNs alone had 77 to 89 % in place and 20 to 38 %
-right, and the stricter measure was then chosen as the test. For a few networks, the products in held-out outputs are
-counted (Eq. 17).
+An output is *right* if, for every factor, the nearest image among those that differ from the target in this factor only
+has the right value (`nearest_values`). The accuracy of the position alone (brightest pixel within one pixel) is also
+reported, but ignores the other factors and is often high by chance at N = 14. On seeds 0 to 3, CNNs without a remedy
+had 77 to 89 % in place and 20 to 38 % right, so the stricter measure was chosen as the test. For a few networks, the
+products in held-out outputs are counted (Eq. 17). "Kept" combinations are those that are not held out.
 """
 
 from __future__ import annotations
@@ -50,18 +50,18 @@ LOW_RANK, LOW_RANK_PENALISED = "low-rank", "low-rank, penalties"
 COORDINATE = "coordinate MLP"
 ARMS = (CNN_ALONE, CNN_ISOLATED, CNN_PAIRS, LOW_RANK, LOW_RANK_PENALISED, COORDINATE)
 FEWER_DATA = (CNN_ISOLATED, COORDINATE)
-"""Arms that are also trained on fewer combinations."""
+"""Arms (experimental conditions) that are also trained on fewer combinations."""
 FACTORS = ("x", "y", "intensity", "size", "orientation")
-"""In the order in which they are added."""
+"""Factors, in the order in which they are added."""
 ALL_KEPT = 0
-"""Label of training sets of all kept combinations."""
+"""Label of training sets with all kept combinations."""
 ISOLATED_SHARE = 0.3
 """Share of isolated examples in an epoch."""
 TOGETHER = 2
 """Number of factors shown together in isolated pairs."""
 LARGEST_RANK = 4
 EPSILON = 0.3
-"""Relative error of a sum of products, as in the theory study."""
+"""Largest relative error of a sum of products, as in the theory study."""
 SHOWN = 4
 """Number of held-out points whose outputs are stored."""
 RIGHT = "all_values_accuracy"
@@ -69,22 +69,22 @@ COMPOSES, LEAST_GAIN = 0.9, 0.3
 
 
 class Settings(Common):
-    """Sizes, factors and training."""
+    """Settings for sizes, factors and training."""
 
     factors_size: Count = 14
-    """Pixels a side, and number of values of x and of y."""
+    """Image side in pixels, and number of values of x and of y."""
     factors_counts: Several = (2, 3, 4, 5)
-    """Numbers of factors."""
+    """Numbers of factors to train with."""
     factors_values: Several = (4, 4, 6)
     """Numbers of values of intensity, size and orientation."""
     factors_data: AnyNumber = (20, 80, 320)
-    """Numbers of training combinations, in addition to all kept ones."""
+    """Sizes of smaller training sets, used in addition to all kept combinations."""
     factors_width: Count = 64
     """Channels of the CNNs and token size of the coordinate MLPs."""
     factors_depth: Count = 3
-    """Depth of the networks."""
+    """Depth of all networks in the factors study."""
     factors_channels: Count = 8
-    """Hidden channels of low-rank decoders: two, as for two factors, are too few for five."""
+    """Hidden channels of low-rank decoders; the two channels used for two factors are too few for five."""
     factors_steps: Count = 6000
     """Optimiser steps."""
     factors_low_rank_steps: Count = 12000
@@ -92,9 +92,9 @@ class Settings(Common):
     factors_lr: Positive = 1e-3
     """Learning rate."""
     factors_seeds: Seeds = 40
-    """Seeds of the factors study."""
+    """Number of seeds in the factors study."""
     factors_searched: Count = 4
-    """Number of networks per arm, and of pixels of each, whose products are counted."""
+    """Number of networks per arm, and of pixels per network, for which products are counted."""
 
     variants: ClassVar[Mapping[str, Any]] = {
         "quick": {
@@ -105,7 +105,7 @@ class Settings(Common):
     }  # fmt: skip
 
     def bumps_task(self, count: int, **fields: Any) -> BumpsTask:
-        """Return the task with some of the factors, the box of x and y held out."""
+        """Return the task with the first `count` factors and the box of x and y held out."""
         intensity, size, orientation = self.factors_values
         side = f"={self.factors_size}"
         texts = (f"x{side}", f"y{side}", f"intensity={intensity}", f"size=0.75..1.5..{size}",
@@ -115,13 +115,13 @@ class Settings(Common):
         )
 
     def factors_spec(self, decoder: DecoderSpec, task: BumpsTask, **recipe: Any) -> RunSpec:
-        """Return a run of this study's length."""
+        """Return a run with this study's recipe."""
         fields = {"steps": self.factors_steps, "lr": self.factors_lr, **recipe}
         return RunSpec(task=task, decoder=decoder, recipe=self.recipe(**fields))
 
 
 class FactorsStudy(Study[Settings]):
-    """Remedies with more than two factors."""
+    """Study of remedies with more than two factors."""
 
     name: ClassVar[str] = "factors"
     question: ClassVar[str] = "Does forced rendering scale to three, four and five factors?"
@@ -159,13 +159,13 @@ class FactorsStudy(Study[Settings]):
 
 
 def _remedies(preset: Settings, count: int) -> Iterator[tuple[str, RunSpec]]:
-    """Yield arms and their specs for a number of factors."""
+    """Yield the arms and their specs for this number of factors."""
     task, one_hot = preset.bumps_task(count), preset.bumps_task(count, encoding="onehot")
     cnn = CNN(width=preset.factors_width, depth=preset.factors_depth)
     isolated = preset.bumps_task(count, isolated=True, mixing=ISOLATED_SHARE)
     low_rank = LowRank(channels=preset.factors_channels, depth=preset.factors_depth)
     coordinate = CoordinateMLP(width=preset.factors_width, depth=preset.factors_depth)
-    # With few channels, lower precision saves no time.
+    # With so few channels, lower precision saves no time.
     recipe = {"precision": "float32", "steps": preset.factors_low_rank_steps}
     yield CNN_ALONE, preset.factors_spec(cnn, task)
     yield CNN_ISOLATED, preset.factors_spec(cnn, isolated)
@@ -177,7 +177,7 @@ def _remedies(preset: Settings, count: int) -> Iterator[tuple[str, RunSpec]]:
 
 
 def _values(batch: Batch, outputs: Tensor) -> dict[str, Tensor]:
-    """Shares of held-out outputs that show the right value of each factor, and of all; the latter for kept ones too."""
+    """Return the shares of held-out outputs with each factor right and all right, and of kept ones with all right."""
     task = batch.task
     targets = task.render(task.grid.points).float().flatten(1).to(batch.device)
     own = task.grid.indices.to(batch.device)
@@ -192,7 +192,7 @@ def _values(batch: Batch, outputs: Tensor) -> dict[str, Tensor]:
 
 
 def _products(batch: Batch, outputs: Tensor, preset: Settings) -> dict[str, Tensor]:
-    """Mean number of products per pixel in held-out outputs and in target images, for the first networks."""
+    """Return the first networks' mean number of products per pixel in held-out outputs and in target images."""
     task, searched = batch.task, preset.factors_searched
     targets = task.render(task.grid.points).float().flatten(1)
     products = torch.full((len(batch),), torch.nan, dtype=torch.float64)
@@ -209,7 +209,7 @@ def _products(batch: Batch, outputs: Tensor, preset: Settings) -> dict[str, Tens
 
 
 def _drawn(batch: Batch, outputs: Tensor) -> dict[str, Tensor]:
-    """Outputs and target images at a few held-out points, evenly spaced over the region."""
+    """Return outputs and target images at a few evenly spaced held-out points."""
     task = batch.task
     held = torch.nonzero(task.held_out).flatten()
     places = held[torch.linspace(0, len(held) - 1, SHOWN + 2).round().long()[1:-1]]
@@ -224,18 +224,18 @@ STUDY = FactorsStudy()
 
 
 def _scores(data: Data, arm: str, name: str, words: str = "") -> dict[str, Sample]:
-    """A score of an arm by number of factors."""
+    """Return a score of an arm by number of factors."""
     return measured_by(data["factors"].sel(arm=arm, data=ALL_KEPT), name, f"{{count}} factors{words}", "count")
 
 
 def _in_place(data: Data, arm: str) -> dict[str, Sample]:
-    """Accuracy of x and y alone; for isolated factors also isolated pairs, from three factors on."""
+    """Return the accuracy of x and y alone; for isolated factors, also with isolated pairs from three factors on."""
     cases = _scores(data, arm, "ood_accuracy", ", in place")
     return cases | (_scores(data, CNN_PAIRS, RIGHT, ", isolated pairs") if arm == CNN_ISOLATED else {})
 
 
 def _composing(arm: str, words: str, other: str, gain: str) -> tuple[Statement, Statement]:
-    """Networks of an arm compose, and more so than those of another."""
+    """State that the networks of an arm compose, and do so more often than those of another arm."""
     right = "share of held-out outputs that are right"
 
     def gains(data: Data) -> dict[str, Sample]:
@@ -326,7 +326,7 @@ def factors_figure(result: xarray.Dataset) -> Figure:
 
 
 def _by_count(ax: Axes, full: xarray.Dataset, name: str) -> None:
-    """Draw every network as a dot, and a line through the means, by arm."""
+    """Draw every network as a dot, and a line through the means of each arm."""
     counts = full["count"].values
     for place, (arm, color) in enumerate(zip(ARMS, COLORS, strict=False)):
         values = full[name].sel(arm=arm)
@@ -350,7 +350,7 @@ def _by_data(ax: Axes, result: xarray.Dataset) -> None:
 
 
 def _drawings(figure: Figure, full: xarray.Dataset) -> None:
-    """Draw target images and the first seed's outputs at a few held-out points, with the most factors."""
+    """Draw target images and the first seed's outputs at a few held-out points, for the most factors."""
     own = full.sel(count=full["count"].values[-1])
     images = {"right images": own["truth"].sel(arm=ARMS[0]), **{arm: own["drawing"].sel(arm=arm) for arm in ARMS}}
     images = {name: drawn for name, drawn in images.items() if np.isfinite(drawn.values).any()}
@@ -364,7 +364,7 @@ def _drawings(figure: Figure, full: xarray.Dataset) -> None:
 
 
 def needed(result: xarray.Dataset, arm: str, count: int) -> str:
-    """Return the smallest training set with which the mean share of right outputs reaches 90 %, as text."""
+    """Return, as text, the size of the smallest training set whose mean share of right outputs reaches 90 %."""
     means = result[RIGHT].sel(arm=arm, count=count).mean("seed")
     enough = means["data"].values[means.values >= COMPOSES]
     fewer = enough[enough != ALL_KEPT]
@@ -372,7 +372,7 @@ def needed(result: xarray.Dataset, arm: str, count: int) -> str:
 
 
 def factors_caption(result: xarray.Dataset) -> str:
-    """Return the caption: means by arm and number of factors."""
+    """Return the caption, with means by arm and number of factors."""
     full = result.sel(data=ALL_KEPT)
     counts = [int(count) for count in result["count"].values]
 
@@ -389,7 +389,7 @@ def factors_caption(result: xarray.Dataset) -> str:
         f"right (in place) by number of factors: {shares}. (d) Products of single-factor functions per pixel "
         f"(relative error {result.attrs['epsilon']:g}, counted up to 5): {products}. (e, f) Fewer combinations, "
         f"{seed_count(result['ood_accuracy'].sel(arm=COORDINATE).isel(data=slice(1, None)))}; smallest "
-        f"number tried with 90 % right: {data}. (g) The first seed's outputs."
+        f"number tried that reaches 90 % right: {data}. (g) The first seed's outputs."
     )
 
 

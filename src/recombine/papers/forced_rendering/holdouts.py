@@ -1,7 +1,7 @@
 """Does the shape or the size of the hold-out matter? (extra)
 
-The bump-coded CNN with a box, a corner, an L, random combinations and the published cross (which removes entire values)
-held out, and with centred boxes from small to large on small and large grids.
+The bump-coded CNN is trained with a box, a corner, an L, random combinations or the published cross (which removes
+entire values of x and y) held out, and with centred boxes of several sizes on small and large grids.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ SHAPE, SIZE = "shape", "size"
 
 class Settings(BumpPreset):
     holdout_sizes: Several = (14, 28)
-    """N of the grids on which boxes of several sizes are held out."""
+    """Grid sizes N on which boxes of several sizes are held out."""
     holdout_percents: Several = (20, 40, 60, 80)
-    """Side of the held-out box as a percentage of N."""
+    """Sides of the held-out box, as percentages of N."""
 
     variants: ClassVar[Mapping[str, Any]] = {"quick": {"holdout_sizes": (14,), "holdout_percents": (30, 80)}}
 
@@ -77,7 +77,7 @@ STUDY = HoldoutStudy()
 
 
 def draw(result: xarray.Dataset) -> Figure:
-    """Draw error maps by shape, and the held-out error by size of grid and box."""
+    """Draw error maps for each shape, and the held-out error by grid and box size."""
     shapes = [str(shape) for shape in result["shape"].values]
     percents = [float(percent) for percent in result["percent"].values]
     with styled():
@@ -106,7 +106,7 @@ def caption(result: xarray.Dataset) -> str:
     return (
         f"Bump-coded CNN, {seed_count(over)}. Top: squared error over the grid for hold-outs of several shapes; "
         f"held-out error over blank: {errors} (the cross removes entire values of x and y). Bottom: centred boxes by "
-        "size, on grids of several sizes; bars: standard deviation over seeds."
+        "size, on grids of several sizes. Bars: standard deviation over seeds."
     )
 
 

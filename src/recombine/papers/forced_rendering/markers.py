@@ -1,11 +1,11 @@
 """Which metric predicts whether a network composes? (§5)
 
-Networks that differ in decoder, depth, code, hold-out, data and remedy, some of which compose. The result has every
-diagnostic of each network at comparable positions, `value` over (network, marker, position); `markers_scoring` scores
-how well each separates composing networks from failing ones.
+A *marker* is a metric used to predict composition; a *position* is a stage or a summary of stages. The networks differ
+in decoder, depth, code, hold-out, data and remedy, and some compose. The result contains every marker of every network
+at every position (`value`). `markers_scoring` scores how well each marker separates composing from failing networks.
 
-Kernels of stages use every second grid value along an axis where the grid is larger than `LARGEST_SIDE`, because their
-spectra would cost more than everything else. They are cosine kernels, of outputs minus the background. *Effective rank*
+Grids with a side above `LARGEST_SIDE` are thinned by two along each axis for kernels of stages, because their spectra
+would otherwise dominate the cost. Kernels are cosines of activations (outputs: minus the background). *Effective rank*
 is that of the covariance over the grid, as in `diagnose`.
 """
 
@@ -46,26 +46,26 @@ PLACES: dict[str, Callable[[xarray.DataArray], xarray.DataArray]] = {
     MEAN: tables.mean_after_input,
     FALL: tables.fall,
 }
-"""Each position, and how its value follows from those of all stages."""
+"""Positions, and the functions that compute their values from those of all stages."""
 
 
 class Marker(NamedTuple):
-    """A diagnostic."""
+    """A metric used to predict composition."""
 
     title: str
     family: str
-    """Markers of one family are variants of each other, not rivals."""
+    """Markers of the same family are variants of each other and not compared as rivals."""
     sign: int = 0
-    """Sign of composing minus failing networks that the paper predicts; 0 if none."""
+    """Sign that the paper predicts for composing minus failing networks; 0 if it makes no prediction."""
     staged: bool = True
-    """Whether every stage has a value, not only the output."""
+    """Whether it has a value at every stage, rather than only at the output."""
     needs_targets: bool = False
     """Whether it needs the true images of held-out combinations."""
 
 
 FACTORIZATION, SPREAD = "factorization", "spread"
 NAMED = ("factorization", "volume")
-"""Families that the paper names; all others are their rivals."""
+"""Families of markers that the paper names; all others are rivals."""
 MARKERS = {
     "probe_held_out": Marker("probe R², held-out points", "probe"),
     "probe_in_sample": Marker("probe R², in sample", "probe"),
@@ -95,17 +95,17 @@ MARKERS = {
     "id_error": Marker("ID error", "error", staged=False),
     "training_error": Marker("training error", "error", staged=False),
 }
-"""By name. Probes need held-out factor values, but no images; superposition needs training images."""
+"""Markers by name. Probes need held-out factor values but no images; superposition needs training images."""
 
 
 def predicted_sign(marker: str, position: str) -> int:
-    """Predicted sign of composing minus failing networks: whatever composing networks have more of, they lose less."""
+    """Return the predicted sign of composing minus failing networks, which is reversed for the fall over stages."""
     sign = MARKERS[marker].sign
     return -sign if position == FALL else sign
 
 
 def at_positions(result: xarray.Dataset) -> xarray.DataArray:
-    """Return markers at positions, `(…, marker, position)`, from the variables that `measured` gives."""
+    """Return the values `(…, marker, position)` from the variables that `measured` returns."""
     rows = []
     for name, marker in MARKERS.items():
         values = result[name]
@@ -121,11 +121,11 @@ def at_positions(result: xarray.Dataset) -> xarray.DataArray:
 KERNEL_STAGES = ("effective_rank", "schmidt_rank", "single_factor")
 LARGEST_SIDE = 16
 ALONE = ("transformer", "coordinate")
-"""Decoders measured one network at a time: they need memory for every pixel, or pair of pixels."""
+"""Decoders measured one network at a time, because they need memory for every pixel or pair of pixels."""
 
 
 def measured(batch: Batch) -> dict[str, Any]:
-    """Return scores and all markers of finished runs of one arm."""
+    """Return scores and all markers of the finished runs of an arm (experimental condition)."""
     if batch.spec.decoder.kind in ALONE and (len(batch) > 1 or batch.memory > MEMORY):
         return one_by_one(measured, batch)
     scores, fit = batch.scores, training_fit(batch)
@@ -142,7 +142,7 @@ def measured(batch: Batch) -> dict[str, Any]:
 
 
 def _kernels_of_stages(batch: Batch) -> dict[str, Tensor]:
-    """Ranks and PF_Coeff of every stage's kernel: `[member, stage]`."""
+    """Return the ranks and PF_Coeff of every stage's kernel, `[member, stage]`."""
     task = batch.task
     step = 2 if max(task.grid.shape) > LARGEST_SIDE else 1
     points = task.grid.points[(task.grid.indices % step == 0).all(dim=1)].to(batch.device)
@@ -162,7 +162,7 @@ def _kernels_of_stages(batch: Batch) -> dict[str, Tensor]:
 
 
 def _of_outputs(task: Task, outputs: Tensor) -> dict[str, Tensor]:
-    """Superposition, kernels and peaks of outputs at every grid point: `[member, point, pixel]`."""
+    """Return superposition, kernel and peak scores from outputs at every grid point, `[member, point, pixel]`."""
     device, shape = outputs.device, task.grid.shape
     drawn, held = outputs - task.background, task.held_out.to(device)
     points, inner = task.grid.points.to(device), metrics.interior(held, shape)
@@ -182,13 +182,13 @@ def _of_outputs(task: Task, outputs: Tensor) -> dict[str, Tensor]:
 
 
 # -- arms --------------------------------------------------------------------------------------------------------------
-# Nearly all networks belong to other studies. Some are trained for this one only, so that every decoder but the
-# transformer has networks that compose and networks that fail with the same code: MLPs and other CNNs with stripes,
-# MLPs on random hold-outs, coordinate MLPs on few bumps. Of MLPs with stripes, those without bumps compose and those
-# with bumps fail (seen on seed 0).
+# Nearly all networks come from other studies. Some are trained only for this one, so that every decoder except the
+# transformer has composing and failing networks with the same code: MLPs and other CNNs with stripes, MLPs with random
+# hold-outs, and coordinate MLPs on few bumps. MLPs trained on stripes alone compose, and those trained on stripes and
+# bumps fail (observed on seed 0).
 
 FEW_BUMPS = ("pick:10", "percent:1", "percent:5")
-"""Training sets that coordinate MLPs learn without drawing much else correctly."""
+"""Training sets that coordinate MLPs learn without generalising."""
 SOME_DEPTHS = (2, 6, 8)
 SOME_VARIANCES = (1, 11)
 SOME_MLPS = (3, 5, 7)
@@ -198,14 +198,14 @@ class Settings(
     holdouts.Settings, attention.Settings, mlp.MLPSettings, depth.Settings, encoding_width.Settings,
     StripeSettings, PenaltySettings,
 ):  # fmt: skip
-    """Settings of the studies whose networks are measured, and how many networks of each."""
+    """Settings of the studies whose networks are measured, and the number of networks."""
 
     marker_seeds: Seeds = 8
-    """Networks per arm; at most `seeds`."""
+    """Number of networks per arm (experimental condition), at most `seeds`."""
     marker_bumps: Count = 100
-    """Bumps added to the stripes in networks trained for this study only."""
+    """Number of bumps added to the stripes for networks trained only for this study."""
     marker_variety: bool = True
-    """Whether to measure all arms, rather than one failing and one composing arm of each decoder."""
+    """Whether to measure all arms rather than one failing and one composing arm per decoder."""
 
     variants: ClassVar[Mapping[str, Any]] = {
         "quick": {"marker_seeds": 2, "marker_bumps": 30, "marker_variety": False}
@@ -213,7 +213,7 @@ class Settings(
 
 
 def _of(study: Study[Any], preset: Settings, kept: Callable[..., bool] = lambda *labels: True) -> Iterator[RunSpec]:
-    """Yield specs of another study's arms, selected by their labels."""
+    """Yield the specs of another study's arms for whose labels `kept` is true."""
     return (arm.spec for arm in study.arms(preset) if kept(*arm.labels))
 
 
@@ -223,7 +223,7 @@ def _changed(spec: RunSpec, **task: Any) -> RunSpec:
 
 
 def _few(preset: Settings, coordinate: RunSpec) -> Iterator[RunSpec]:
-    """Yield a failing and a composing network of each decoder but the transformer."""
+    """Yield a failing and a composing network for each decoder except the transformer."""
     yield from _of(controls.STUDY, preset)
     plain = preset.mlp_spec("bump", preset.mlp_depths[0])
     yield from (plain, _changed(plain, holdout="random"))
@@ -265,7 +265,7 @@ DECODERS = {
 
 
 def condition(spec: RunSpec) -> dict[str, Any]:
-    """Return decoder, depth, code, hold-out, data and remedy of a run, and the name of its arm, made of all of them."""
+    """Return a run's decoder, depth, code, hold-out, data and remedy, and its arm's name, which combines them."""
     task, decoder = spec.task, spec.decoder
     used = [penalty.kind for penalty in spec.penalties]
     penalties = "both penalties" if len(used) == 2 else "".join(used)
@@ -290,7 +290,7 @@ NETWORK = (
     "ood_accuracy", "ood_over_blank", "id_accuracy", "id_over_blank", "training_over_blank", "training_accuracy",
     TRAINED,
 )  # fmt: skip
-"""Scores kept for every network."""
+"""Scores stored for every network."""
 
 
 class MarkerStudy(Study[Settings]):

@@ -1,13 +1,13 @@
-"""Is factorization kept through the forward pass what composition needs? (§5)
+"""Does composition need factorization to be preserved through the forward pass? (§5)
 
-Judged on all networks of the marker study that learnt and were not trained on the whole grid, since those have seen the
-held-out combinations. That composition *needs* factorization is read as: networks that compose have more of it than
-networks of the same architecture and code that fail. The paper's mean over the forward pass is over hidden stages and
-output. The bound, an AUROC of 0.75, is half-way between chance and perfect.
+The claim is judged on all networks of the marker study that learnt, except those trained on the whole grid, which have
+seen the held-out combinations. We take "composition needs factorization" to mean that composing networks have a larger
+F than failing networks of the same architecture and code. The paper's mean over the forward pass is a mean over hidden
+stages and output. The threshold, an AUROC of 0.75, is half-way between chance and perfect.
 
-"Near the top" means above three quarters of the markers that the paper does not name, each scored on architectures that
-it was not chosen on. The signs of F and dv are the claim's: composing networks have more of F, and less spread and
-roughness of log10 dv. Other markers have the sign chosen on other architectures.
+"Near the top" means better than three quarters of the markers (metrics used to predict composition) that the paper does
+not name, each scored on architectures that were not used to choose it. By the claim, composing networks have a larger F
+and a smaller spread and roughness of log10 dv. The signs of other markers are chosen on the other architectures.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from recombine.reproduction.figures import FigureSpec
 from recombine.reproduction.intervals import Estimate, Interval
 
 LEAST_AUROC = 0.25
-"""AUROC above one half from which a marker counts as predictive."""
+"""Smallest AUROC minus 0.5 at which a marker counts as predictive."""
 TOP = 0.25
-"""Largest share of rivals that may be better than a marker near the top."""
+"""Largest share of rivals that may be better than a marker that counts as near the top."""
 
 
 def _of_networks(networks: xarray.Dataset, estimated: Callable[[scoring.Table], Estimate]) -> Sample:
-    """A sample whose estimate is from all networks that learnt together: its values are their indices."""
+    """Return a sample whose values are indices of networks, from which `estimated` computes one joint estimate."""
     return Sample(
         np.arange(networks.sizes["network"], dtype=float),
         scoring.counted(networks),
@@ -49,7 +49,7 @@ def _of_networks(networks: xarray.Dataset, estimated: Callable[[scoring.Table], 
 
 
 def auroc_less_half(networks: xarray.Dataset, marker: str, position: str, sign: float = 1.0) -> Sample:
-    """AUROC of a marker at a position minus one half; with a sign of −1, composing networks have smaller values."""
+    """Return a marker's AUROC at a position, minus 0.5; use `sign=-1` if smaller values predict composition."""
 
     def estimated(table: scoring.Table) -> Estimate:
         aurocs = (scoring.aurocs(table, count)[:, :, 0, 0] for count in (0, scoring.RESAMPLES))
@@ -60,7 +60,7 @@ def auroc_less_half(networks: xarray.Dataset, marker: str, position: str, sign: 
 
 
 def ranks(networks: xarray.Dataset, cases: Mapping[str, str], *, free: bool = False) -> dict[str, Sample]:
-    """By case, the share of rivals that are better than a marker; `free` leaves out rivals that need targets."""
+    """Return the share of rivals better than each case's marker; `free` leaves out those that need held-out targets."""
     names, places = ([str(name) for name in networks[dim].values] for dim in ("marker", "position"))
     rivals = [
         k
@@ -68,7 +68,7 @@ def ranks(networks: xarray.Dataset, cases: Mapping[str, str], *, free: bool = Fa
         if MARKERS[name].family not in NAMED and not (free and MARKERS[name].needs_targets)
     ]
 
-    @cache  # all ranks are from the same resamples
+    @cache  # all ranks use the same resamples
     def left_out() -> list[np.ndarray]:
         table = scoring.table_of(networks)
         signs = np.array([[predicted_sign(name, place) for place in places] for name in names])
@@ -83,7 +83,7 @@ def ranks(networks: xarray.Dataset, cases: Mapping[str, str], *, free: bool = Fa
 
 
 def _factorization_alternatives(data: Data) -> dict[str, Sample]:
-    """F at other positions and of other kinds, pairs across codes, and networks trained on the whole grid included."""
+    """Return AUROCs for F at other positions, variants of F, pairs across codes, and with whole-grid networks."""
     networks = scoring.never_shown(data["markers"])
     across = networks.assign_coords(code=("network", np.full(networks.sizes["network"], "any")))
     return {
@@ -97,7 +97,7 @@ def _factorization_alternatives(data: Data) -> dict[str, Sample]:
 
 
 def _top_alternatives(data: Data) -> dict[str, Sample]:
-    """Variants of F and dv, and F among markers that need no held-out targets."""
+    """Return ranks of variants of F and dv, and of F among markers that need no held-out targets."""
     networks = scoring.never_shown(data["markers"])
     cases = {
         "F over held-out points": "factorization_held",
@@ -140,12 +140,12 @@ CLAIMS = (
 # -- figure ------------------------------------------------------------------------------------------------------------
 
 SHOWN = 2
-"""Markers drawn against OOD accuracy."""
+"""Number of markers drawn against OOD accuracy."""
 MODEL = f"logistic model of the best {MODEL_MARKERS}"
 
 
 def draw(result: xarray.Dataset) -> Figure:
-    """Draw all markers by left-out AUROC, and the two best against OOD accuracy."""
+    """Draw the AUROC of all markers on left-out architectures, and the two best against OOD accuracy."""
     ranked, combined = ranking(result), model(result)
     with styled():
         figure = pyplot.figure(figsize=(11.2, 6.4), layout="constrained")
@@ -157,7 +157,7 @@ def draw(result: xarray.Dataset) -> Figure:
 
 
 def _ranks(ax: Axes, ranked: list[Ranked], combined: Interval) -> None:
-    """One row per marker, the best on top; open dots need held-out targets."""
+    """Draw one row per marker, the best on top; open dots are markers that need held-out targets."""
     rows = []
     for marker in ranked:
         title = f"{marker.title}{', fall' if marker.position == FALL else ''} {'↑' if marker.higher else '↓'}"
@@ -197,19 +197,19 @@ def _against_accuracy(ax: Axes, result: xarray.Dataset, marker: Ranked, *, legen
 def caption(result: xarray.Dataset) -> str:
     ranked, table = ranking(result), scoring.table_of(scoring.never_shown(result))
     scored = [marker for marker in ranked if isfinite(marker.auroc.value)]
-    outcome = "Fewer than two architectures have composing and failing networks with the same code: nothing is scored."
+    outcome = "No scores: fewer than two architectures have both composing and failing networks with the same code."
     if scored:
         best = ", ".join(f"{marker.title} {marker.auroc.value:.2f}" for marker in scored[:3])
         outcome = f"Best: {best}. Last: {scored[-1].title} {scored[-1].auroc.value:.2f}."
     return (
         f"{described(table)}; {int(table.composing.sum())} of them compose (OOD accuracy of at least "
         f"{100 * COMPOSING_ACCURACY:.0f} %). Left: how well each metric separates them from failing networks of the "
-        "same architecture and code, with its position and sign chosen on the other architectures; lines are 95 % "
-        "intervals from resampling conditions; ↑ composing networks have more of it (or of its fall, from the first "
-        f"hidden stage to the output), ↓ less. Scored on: {', '.join(table.scored) or 'none'}. Right: the two best, at "
-        "the position chosen on all architectures; the line is the accuracy from which networks count as composing. "
+        "same architecture and code, with its position and sign chosen on the other architectures. Lines are 95 % "
+        "intervals from resampling conditions. ↑: composing networks have larger values (or a larger fall from the "
+        f"first hidden stage to the output); ↓: smaller. Scored on: {', '.join(table.scored) or 'none'}. Right: the "
+        "best two, at the position chosen on all architectures; the line marks the accuracy of composing networks. "
         f"{outcome}"
     )
 
 
-FIGURES = (FigureSpec("markers", "Which number tells whether a network composes?", ("markers",), draw, caption),)
+FIGURES = (FigureSpec("markers", "Which metric predicts whether a network composes?", ("markers",), draw, caption),)

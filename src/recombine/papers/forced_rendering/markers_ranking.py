@@ -1,7 +1,7 @@
-"""All markers ranked by AUROC, with intervals, and the record that `diagnose` reads.
+"""Ranking of all markers (metrics used to predict composition) by AUROC, and the record that `diagnose` reads.
 
-Signs are chosen for every marker: one that composing networks have less of is as good. Networks trained on the whole
-grid are excluded.
+The sign of every marker is chosen from the data, since smaller values can predict composition just as well.
+Networks trained on the whole grid are excluded.
 """
 
 from __future__ import annotations
@@ -34,30 +34,30 @@ RANKING_RESAMPLES = 2000
 MODEL_RESAMPLES = 500
 MODEL_MARKERS = 3
 RIDGE = 1.0
-"""Weight of the penalty on the model's coefficients, scikit-learn's 1 / C."""
+"""Weight of the penalty on the model's coefficients (1 / C in scikit-learn)."""
 
 
 class Ranked(NamedTuple):
-    """One marker."""
+    """A marker and its score."""
 
     name: str
     title: str
     needs_targets: bool
     auroc: Interval
-    """Left-out score."""
+    """AUROC on left-out architectures."""
     position: str
-    """Chosen on all architectures together; empty if the marker has no value."""
+    """Position chosen on all architectures together; empty if the marker has no values."""
     higher: bool
-    """Whether composing networks have larger values there."""
+    """Whether composing networks have larger values at that position."""
 
 
 def ranking(networks: xarray.Dataset) -> list[Ranked]:
-    """Return all markers of the study's Dataset, the best first and those without a score last."""
+    """Return all markers in the study's Dataset, best first and those without a score last."""
     table = scoring.table_of(scoring.never_shown(networks))
     scores = scoring.aurocs(table)
     value, draws = scoring.left_out(scores)[0], scoring.left_out(scoring.aurocs(table, RANKING_RESAMPLES))
     overall = scoring.chosen(scoring.mean(scores[0], 0))
-    places = [*(str(name) for name in networks["position"].values), ""]  # the last is for position −1
+    places = [*(str(name) for name in networks["position"].values), ""]  # position −1 means none
     ranked = [
         Ranked(
             str(name),
@@ -73,13 +73,13 @@ def ranking(networks: xarray.Dataset) -> list[Ranked]:
 
 
 # -- model -------------------------------------------------------------------------------------------------------------
-# A logistic model of the best few markers, chosen and fitted on the architectures that it is not scored on. Values are
-# centred within each architecture and code and scaled by their standard deviation in the fitted architectures, so that
-# the model cannot exploit differences between architectures or codes. Missing values become the mean.
+# A logistic model of the best few markers is selected and fitted on all architectures but the one it is scored on.
+# Values are centred within each architecture and code and scaled by their standard deviation in the fitted
+# architectures, so that the model cannot exploit differences between them. Missing values are replaced by the mean.
 
 
 def model(networks: xarray.Dataset) -> Interval:
-    """Return the left-out AUROC of the logistic model."""
+    """Return the AUROC of the logistic model on left-out architectures."""
     table = scoring.table_of(scoring.never_shown(networks))
     value = model_left_out(table)[0]
     draws = model_left_out(table, MODEL_RESAMPLES) if np.isfinite(value) else np.array([])
@@ -87,7 +87,7 @@ def model(networks: xarray.Dataset) -> Interval:
 
 
 def model_left_out(table: scoring.Table, resamples: int = 0, seed: int = 0) -> np.ndarray:
-    """Left-out AUROC of the model, `[draw]`, for the table or resamples of its arms; NaN with only one architecture."""
+    """Return the model's left-out AUROC for the table or resamples of its arms, `[draw]`; NaN for one architecture."""
     generator = np.random.default_rng(seed)
     part = table.part(scoring.with_pairs(table) & np.isin(table.architecture, table.scored))
     pairs = {name: scoring.paired(table, name) for name in table.scored}
@@ -106,7 +106,7 @@ def model_left_out(table: scoring.Table, resamples: int = 0, seed: int = 0) -> n
 
 
 def _model_score(table: scoring.Table, scores: dict[str, np.ndarray]) -> float:
-    """Left-out AUROC of the model, given those of the markers by architecture."""
+    """Return the model's left-out AUROC, given those of the markers in each architecture."""
     there = [name for name, own in scores.items() if np.isfinite(own).any()]
     if len(there) < 2:
         return float("nan")
@@ -127,7 +127,7 @@ def _model_score(table: scoring.Table, scores: dict[str, np.ndarray]) -> float:
 
 
 def logistic(features: np.ndarray, outcome: np.ndarray, ridge: float = RIDGE) -> tuple[np.ndarray, float]:
-    """Coefficients and intercept of a ridge-penalised logistic regression of `[network, feature]`."""
+    """Fit a ridge-penalised logistic regression to `[network, feature]`; return its coefficients and intercept."""
     design = np.column_stack([features, np.ones(len(features))])
     penalty = np.append(np.full(features.shape[1], ridge), 0.0)  # the intercept is not penalised
     weights, outcome = np.zeros(design.shape[1]), outcome.astype(float)
@@ -151,18 +151,18 @@ OTHER_NAMES = {
     "memorised": ("superposition memorised",),
     "kernel_binary": ("kernel_agreement binary",),
 }
-"""Names of a marker in a diagnosis, besides those of registered columns."""
+"""Names that a diagnosis uses for a marker in addition to its registered columns."""
 ADVICE = {
     "C25": "render each pixel from code and coordinate, as a coordinate MLP does, which composed with no remedy",
     "C23": "train on images of single factors (stripes) too, which composed where combinations alone did not",
 }
-"""What to try, by the claim that supports it."""
+"""What to try, keyed by the claim that supports it."""
 
 
 def write_marker_auroc(results: Results, judgements: Iterable[Judgement], path: Path) -> None:
-    """Write the file that a diagnosis reads (`diagnosis.result.packaged`); its advice depends on the verdicts."""
+    """Write the file that a diagnosis reads (`diagnosis.result.packaged`), with advice according to the verdicts."""
     if STUDY not in results.studies:
-        raise InvalidValue("marker_auroc", str(path), f"left out for a folder without the study {STUDY}")
+        raise InvalidValue("marker_auroc", str(path), f"omitted if the folder has no results of the study {STUDY}")
     record = marker_auroc_record(results.dataset(STUDY), judgements)
     text = json.dumps(record, indent=1, ensure_ascii=False)
     rows = re.sub(r"\{\s+\"auroc\"[^}]*\}", lambda score: " ".join(score[0].split()), text)  # one line per metric
@@ -170,7 +170,7 @@ def write_marker_auroc(results: Results, judgements: Iterable[Judgement], path: 
 
 
 def marker_auroc_record(networks: xarray.Dataset, judgements: Iterable[Judgement] = ()) -> dict[str, Any]:
-    """Return AUROCs by the names used in a diagnosis, a sentence about the networks, and advice."""
+    """Return AUROCs keyed by the names used in a diagnosis, a description of the networks, and advice."""
     table = scoring.table_of(scoring.never_shown(networks))
     kinds = ", ".join(f"{count} {name}" for name, count in Counter(map(str, table.architecture)).most_common())
     about = (
@@ -186,13 +186,13 @@ def marker_auroc_record(networks: xarray.Dataset, judgements: Iterable[Judgement
 
 
 def described(table: scoring.Table) -> str:
-    """Describe the networks of a table."""
+    """Return a description of the networks in a table."""
     conditions = len(set(table.arm))
     return f"{len(table.arm)} networks that learnt and never saw what is held out, in {conditions} conditions"
 
 
 def names_of(marker: str) -> list[str]:
-    """Return a marker's names in a diagnosis: columns with one value per stage, or with one per factor to average."""
+    """Return a marker's names in a diagnosis: columns with one value per stage, or one per factor (then averaged)."""
     columns = [
         column.name
         for column in STAGE_METRICS.columns().values()

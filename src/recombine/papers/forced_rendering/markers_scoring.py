@@ -1,19 +1,19 @@
-"""AUROC of markers: how well each separates composing from failing networks, on architectures it was not chosen on.
+"""AUROC of markers (metrics used to predict composition) on architectures that were not used to choose them.
 
-The AUROC of a marker is the share of pairs of a composing and a failing network in which the composing one has the
-larger value; ties count half. Pairs always share the architecture (the decoder's family) and the code with its
-settings, so that a marker that differs only between architectures or codes has 0.5. Networks of an architecture and
-code that all compose, or all fail, have no pairs. Depth, hold-out, data and remedy are pooled, and an architecture's
-AUROC is over all its pairs, so that codes with many pairs count more.
+The AUROC of a marker is the share of pairs of a composing and a failing network in which the composing network has the
+larger value; ties count half. The two networks of a pair have the same architecture (decoder family) and the same code
+with the same settings, so a marker that differs only between architectures or codes gets 0.5. If all networks with an
+architecture and code compose, or all fail, they form no pairs. Networks are pooled over depth, hold-out, data and
+remedy, and an architecture's AUROC is over all its pairs, so codes with many pairs count more.
 
-For each architecture, a marker's position and sign are those whose mean AUROC over the *other* architectures is
-farthest from 0.5, and it is then scored on the one left out. The score is the unweighted mean over architectures. Only
-architectures with at least `FEWEST` networks of either outcome in one code are used. Where the sign is given, only the
-position is chosen, by the largest AUROC of that sign.
+For each architecture, a marker's position and sign are chosen such that the mean AUROC over the *other* architectures
+is farthest from 0.5, and the marker is then scored on the left-out architecture. The score is the unweighted mean over
+architectures. Only architectures with at least `FEWEST` composing and `FEWEST` failing networks with the same code are
+used. If the sign is fixed in advance, only the position is chosen, by the largest AUROC with that sign.
 
-Intervals come from resampling arms that have pairs, within each architecture, rather than networks, because networks of
-an arm differ only in the seed. Position and sign are chosen anew in every resample; an architecture left without pairs
-in a resample is excluded from its mean.
+For intervals, arms (experimental conditions) that have pairs are resampled within each architecture. Networks are not
+resampled, because those of an arm differ only in the seed. Position and sign are chosen again in every resample. An
+architecture that has no pairs in a resample is excluded from its mean.
 """
 
 from __future__ import annotations
@@ -30,37 +30,37 @@ from recombine.papers.forced_rendering.samples import COMPOSING_ACCURACY, WHOLE,
 from recombine.reproduction.intervals import Resampled
 
 FEWEST = 2
-"""Composing, and failing, networks of one code that an architecture needs to be scored."""
+"""Fewest composing and failing networks with the same code for an architecture to be scored."""
 AT_ONCE = 1000
-"""Resamples scored at a time."""
+"""Number of resamples scored at a time."""
 RESAMPLES = 10_000
 
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """Markers of networks that learnt."""
+    """Marker values of the networks that learnt."""
 
     values: np.ndarray
     """`[network, marker, position]`; NaN where missing."""
     composing: np.ndarray
     architecture: np.ndarray
     code: np.ndarray
-    """Networks are paired within a code; all equal to pair across codes."""
+    """Networks are paired only within a code; if all codes are equal, any two can be paired."""
     arm: np.ndarray
-    """Networks of one arm differ only in the seed."""
+    """Networks of the same arm differ only in the seed."""
 
     def part(self, chosen: np.ndarray) -> Table:
-        """Return some of the networks, by mask or index."""
+        """Return the table of some of the networks, selected by mask or index."""
         return Table(*(getattr(self, field.name)[chosen] for field in fields(self)))
 
     @cached_property
     def scored(self) -> tuple[str, ...]:
-        """Architectures with at least `FEWEST` networks of either outcome in one code."""
+        """Architectures with at least `FEWEST` composing and `FEWEST` failing networks with the same code."""
         return tuple(dict.fromkeys(str(name) for name in self.architecture[with_pairs(self, FEWEST)]))
 
     @property
     def fewest(self) -> int:
-        """Number of arms with composing, or with failing, networks in pairs, whichever is smaller."""
+        """Number of paired arms with composing networks or with failing networks, whichever is smaller."""
         own = with_pairs(self) & np.isin(self.architecture, self.scored)
         return min(len(np.unique(self.arm[own & rows])) for rows in (self.composing, ~self.composing))
 
@@ -71,12 +71,12 @@ def never_shown(networks: xarray.Dataset) -> xarray.Dataset:
 
 
 def counted(networks: xarray.Dataset) -> np.ndarray:
-    """Which networks learnt."""
+    """Return which networks learnt."""
     return np.asarray((learnt(networks) & trained(networks)).values, dtype=bool)
 
 
 def table_of(networks: xarray.Dataset, chosen: np.ndarray | None = None) -> Table:
-    """Return the markers of the networks that learnt, or of the chosen ones."""
+    """Return the markers of the chosen networks, by default of all that learnt."""
     every = Table(
         np.asarray(networks["value"].transpose("network", "marker", "position").values, dtype=float),
         np.asarray(networks["ood_accuracy"].values, dtype=float) >= COMPOSING_ACCURACY,
@@ -86,30 +86,30 @@ def table_of(networks: xarray.Dataset, chosen: np.ndarray | None = None) -> Tabl
 
 
 def with_pairs(table: Table, fewest: int = 1) -> np.ndarray:
-    """Which networks are of an architecture and code with at least so many networks of either outcome."""
+    """Return which networks share architecture and code with at least `fewest` composing and `fewest` failing ones."""
     outcomes = pandas.Series(table.composing.astype(int)).groupby([table.architecture, table.code])
     composing, every = outcomes.transform("sum"), outcomes.transform("size")
     return np.asarray(np.minimum(composing, every - composing) >= fewest)
 
 
 class Pairs(NamedTuple):
-    """Pairs of one architecture, by the arms of their networks."""
+    """Pairs of networks with the same architecture, grouped by arm (experimental condition)."""
 
     arms: np.ndarray
-    """Names, in the order of weights."""
+    """Names of the arms, in the order of the weights in `aurocs`."""
     above: np.ndarray
     """Indices of arms with composing networks."""
     below: np.ndarray
     """Indices of arms with failing networks."""
     wins: np.ndarray
-    """`[marker and position, arm above, arm below]`"""
+    """Number of pairs in which the composing network has the larger value, `[marker and position, above, below]`."""
     pairs: np.ndarray
-    """Distinct matrices of pair counts, `[kind, arm above, arm below]`: most markers share one, being never missing."""
+    """Distinct matrices of pair counts, `[kind, above, below]`; markers without missing values share one."""
     kind: np.ndarray
-    """Index into `pairs` of each marker and position."""
+    """Index into `pairs` for each marker and position."""
 
     def aurocs(self, weights: np.ndarray) -> np.ndarray:
-        """AUROCs with arms repeated `weights` times, `[draw, arm]`: `[draw, marker and position]`."""
+        """Return AUROCs `[draw, marker and position]` with arms repeated `weights[draw, arm]` times."""
         above, below = weights[:, self.above], weights[:, self.below]
         won, total = (
             np.einsum("ba,kac,bc->bk", above, matrix, below, optimize=True) for matrix in (self.wins, self.pairs)
@@ -119,7 +119,7 @@ class Pairs(NamedTuple):
 
 
 def paired(table: Table, name: str) -> Pairs:
-    """Return the pairs of an architecture."""
+    """Return the pairs of networks with this architecture."""
     own = table.part((table.architecture == name) & with_pairs(table))
     arms, index = np.unique(own.arm, return_inverse=True)
     values = own.values.reshape(len(own.values), -1)
@@ -139,7 +139,7 @@ def paired(table: Table, name: str) -> Pairs:
 
 
 def aurocs(table: Table, resamples: int = 0, seed: int = 0) -> np.ndarray:
-    """AUROCs in each scored architecture, `[draw, architecture, marker, position]`, of the table or of resamples."""
+    """Return AUROCs `[draw, architecture, marker, position]` of scored architectures, for the table or resamples."""
     generator, parts = np.random.default_rng(seed), []
     for name in table.scored:
         pairs = paired(table, name)
@@ -150,32 +150,32 @@ def aurocs(table: Table, resamples: int = 0, seed: int = 0) -> np.ndarray:
 
 
 def multiplicities(arms: int, resamples: int, generator: np.random.Generator) -> np.ndarray:
-    """How often each arm is drawn, `[draw, arm]`; once without resamples."""
+    """Return how often each arm is drawn, `[draw, arm]`; without resamples, one draw with every arm once."""
     if not resamples:
         return np.ones((1, arms))
     return generator.multinomial(arms, np.full(arms, 1 / arms), size=resamples).astype(float)
 
 
 def resampled(value: float, draws: np.ndarray, table: Table) -> Resampled:
-    """Return an estimate whose number of networks is `table.fewest`: seeds of one arm are far from independent."""
+    """Return an estimate with `table.fewest` as its sample size, since an arm's seeds are far from independent."""
     finite = draws[np.isfinite(draws)]
     number = table.fewest if np.isfinite(value) and len(finite) else 0
     return Resampled(float(value), tuple(finite.tolist()) or (float("nan"),), number)
 
 
 class Choice(NamedTuple):
-    """Position and sign of every marker: `[…, marker]`."""
+    """Position and sign chosen for every marker, `[…, marker]`."""
 
     position: np.ndarray
-    """−1 without pairs."""
+    """Index of the position, or −1 if there are no pairs."""
     sign: np.ndarray
-    """1 where composing networks have larger values, −1 where smaller."""
+    """1 if composing networks have larger values, −1 if they have smaller ones."""
     strength: np.ndarray
     """AUROC with that sign."""
 
 
 def chosen(scores: np.ndarray, signs: np.ndarray | None = None) -> Choice:
-    """Choose position and sign from AUROCs `[…, marker, position]`, except for signs given as ±1 in `signs`."""
+    """Choose positions and signs from AUROCs `[…, marker, position]`; signs of ±1 in `signs` are fixed in advance."""
     free = np.where(scores < 0.5, -1.0, 1.0)
     sign = free if signs is None else np.where(signs == 0, free, signs)
     strength = np.where(sign > 0, scores, 1 - scores)
@@ -185,13 +185,13 @@ def chosen(scores: np.ndarray, signs: np.ndarray | None = None) -> Choice:
 
 
 def chosen_elsewhere(scores: np.ndarray, signs: np.ndarray | None = None) -> Choice:
-    """For each architecture, choose from the mean AUROC of all others; `scores` are those of `aurocs`."""
+    """For each architecture, choose by the mean AUROC of all others; `scores` are what `aurocs` returns."""
     others = [mean(np.delete(scores, k, axis=-3), -3) for k in range(scores.shape[-3])]
     return chosen(np.stack(others, axis=-3), signs)
 
 
 def left_out(scores: np.ndarray, signs: np.ndarray | None = None) -> np.ndarray:
-    """Mean AUROC over architectures, with position and sign chosen on the others: `[…, marker]`; NaN with only one."""
+    """Return the mean left-out AUROC over architectures, `[…, marker]`; NaN if there is only one architecture."""
     if scores.shape[-3] < 2:
         return np.full((*scores.shape[:-3], scores.shape[-2]), np.nan)
     choice = chosen_elsewhere(scores, signs)
@@ -201,7 +201,7 @@ def left_out(scores: np.ndarray, signs: np.ndarray | None = None) -> np.ndarray:
 
 
 def more_telling(scores: np.ndarray, marker: int) -> np.ndarray:
-    """Share of other markers with a higher left-out score, ties counting half; markers without a score are ignored."""
+    """Return the share of the other scored markers with a higher left-out score; ties count half."""
     own, others = scores[..., marker, None], np.delete(scores, marker, axis=-1)
     there = np.isfinite(others)
     above = ((others > own) + 0.5 * (others == own)).sum(axis=-1, where=there)
@@ -210,7 +210,7 @@ def more_telling(scores: np.ndarray, marker: int) -> np.ndarray:
 
 
 def mean(values: np.ndarray, axis: int) -> np.ndarray:
-    """Mean over what is not NaN, without numpy's warning where nothing is."""
+    """Return the mean of values that are not NaN, without numpy's warning where all are NaN."""
     there = np.isfinite(values)
     count = there.sum(axis=axis)
     total = np.where(there, values, 0.0).sum(axis=axis)

@@ -1,18 +1,18 @@
 """Do MLPs warp the held-out region the other way? (App. E.3, Fig. 13, 14)
 
-MLPs of several depths, bump and rate codes, and a CNN of the preset's depth.
+MLPs of several depths and a CNN of the preset's depth are trained on bump and rate codes.
 
-With rate codes the published recipe (128 neurons, raw pixel units, 3150 steps) does not learn its training data: at
-N = 28 no linear read-out of 128 neurons gets below 0.057 of a blank image's error, so a few silent neurons are enough
-to miss the criterion of a tenth. Rate-coded MLPs here have as many neurons as bump-coded ones (0.003), codes scaled to
-[−1, 1], and four times the steps at half the learning rate, in float32 because neighbouring codes differ little.
+With rate codes, MLPs do not learn their training data with the published recipe (128 neurons, raw pixel units, 3150
+steps). At N = 28, no linear read-out of 128 neurons reaches less than 0.057 times a blank image's error, so with a few
+silent neurons a network misses our criterion of 0.1. Our rate-coded MLPs have 256 neurons like bump-coded ones (0.003
+instead of 0.057), codes in [−1, 1], and four times the steps at half the rate, in float32 since nearby codes are close.
 
-The CNN of default depth is compared with the MLP that has as many stages (a CNN of depth d has d + 1 hidden stages, an
-MLP has d), seed by seed; other depths are alternatives. Neither F nor the held-out contrast of log10 dv, the mean over
-hidden stages and output, depends on the scale of the code, in which the two differ for rate codes.
+The CNN of default depth is compared, seed by seed, with the MLP that has as many stages (a CNN of depth d has d + 1
+hidden stages, an MLP has d). Other depths are alternatives. Rate codes of the two differ in scale, but neither F nor
+the held-out contrast of log10 dv (mean over hidden stages and output) depends on the scale of the code.
 
-The paper says that MLPs warp the held-out region the opposite way, but not which way either does. It is read as: CNNs
-have less volume in the held-out region than outside (a contrast below 0), as CNNs of seeds 0 to 31 did, and MLPs more.
+The paper says that MLPs warp the held-out region in the opposite way, but not in which way. We take this to mean that
+CNNs have less volume in the held-out region than outside (contrast below 0, as in seeds 0 to 31) and MLPs have more.
 """
 
 from __future__ import annotations
@@ -49,11 +49,11 @@ CNN_ARM, MLP_ARM = "CNN", "MLP"
 
 class MLPSettings(BumpPreset):
     mlp_depths: Several = (3, 4, 5, 6, 7)
-    """Hidden layers of the MLPs."""
+    """Numbers of hidden layers of the MLPs."""
     mlp_bump_width: Count = 256
     """Neurons per hidden layer of bump-coded MLPs."""
     mlp_rate_width: Count = 256
-    """Neurons per hidden layer of rate-coded MLPs; the paper's 128 are too few for the training images."""
+    """Neurons per hidden layer of rate-coded MLPs; the paper's 128 are too few to learn the training images."""
     mlp_rate_steps: Count = 12600
     """Optimiser steps of rate-coded MLPs."""
     mlp_rate_lr: Positive = 5e-4
@@ -67,7 +67,7 @@ class MLPSettings(BumpPreset):
     }  # fmt: skip
 
     def mlp_spec(self, code: str, depth: int) -> RunSpec:
-        """Return an MLP run that learns its training data."""
+        """Return an MLP run with settings that learn the training data."""
         if code == "rate":
             decoder = MLP(width=self.mlp_rate_width, depth=depth)
             spec = self.spec(
@@ -115,7 +115,7 @@ def _share(networks: str, volume: str) -> Criterion:
 
 
 def matched_depth(depths: Sequence[int], cnn_depth: int) -> int:
-    """Depth of the MLP with as many stages as the CNN, or the nearest."""
+    """Return the depth of the MLP whose number of stages is closest to the CNN's."""
     return min(depths, key=lambda depth: (abs(depth - cnn_depth - 1), depth))
 
 
@@ -124,26 +124,26 @@ def _cnns(data: Data, code: str) -> xarray.Dataset:
 
 
 def _mlps(data: Data, code: str) -> xarray.Dataset:
-    """MLPs of the matched depth."""
+    """Return the MLPs of the depth that matches the CNN."""
     result = data["mlp"]
     depth = matched_depth(listed_attribute(result, "mlp_depths"), int(result.attrs["cnn_depth"]))
     return result.sel(encoding=code, decoder=MLP_ARM, depth=depth)
 
 
 def _other_mlps(data: Data, code: str) -> dict[str, xarray.Dataset]:
-    """MLPs of all but the matched depth."""
+    """Return the MLPs of all other depths."""
     own, matched = data["mlp"].sel(encoding=code, decoder=MLP_ARM), _mlps(data, code)["depth"]
     depths = [depth for depth in listed_attribute(data["mlp"], "mlp_depths") if depth != matched]
     return {f"{code}, MLP of depth {depth}": own.sel(depth=depth) for depth in depths}
 
 
 def _mlps_less_cnns(data: Data, statistic: Statistic, words: str = "") -> dict[str, Sample]:
-    """By code, MLP minus CNN at the matched depth."""
+    """Return the difference between MLP and CNN for each code at the matched depth."""
     return {f"{code}{words}": difference(statistic, _mlps(data, code), _cnns(data, code)) for code in CODES}
 
 
 def _at_other_depths(data: Data, statistic: Statistic) -> dict[str, Sample]:
-    """By code and depth, MLP minus CNN."""
+    """Return the difference between MLP and CNN for each code and other depth."""
     return {
         name: difference(statistic, mlp, _cnns(data, code))
         for code in CODES
@@ -154,7 +154,7 @@ def _at_other_depths(data: Data, statistic: Statistic) -> dict[str, Sample]:
 def _larger_inside(
     networks: xarray.Dataset, place: Callable[..., xarray.DataArray] = tables.mean_after_input, sign: int = 1
 ) -> Sample:
-    """Share of networks whose volume is larger (for a sign of −1, smaller) inside the hold-out than outside."""
+    """Return the share of networks with more (`sign=-1`: less) volume inside the hold-out than outside, minus 0.5."""
     return majority(sign * place(networks["contrast"]), networks)
 
 
@@ -162,7 +162,7 @@ _smaller_inside = partial(_larger_inside, sign=-1)
 
 
 def _cnn_alternatives(data: Data) -> dict[str, Sample]:
-    """CNNs at the output, and at other depths where the depth study has them."""
+    """Return samples for CNNs at the output, and for other depths if the depth study has them."""
     cases = {f"{code}, CNN, at the output": _smaller_inside(_cnns(data, code), tables.output) for code in CODES}
     default = int(data["mlp"].attrs["cnn_depth"])
     for code in CODES if "depth" in data else ():
@@ -172,18 +172,18 @@ def _cnn_alternatives(data: Data) -> dict[str, Sample]:
 
 
 def _mlp_alternatives(data: Data) -> dict[str, Sample]:
-    """MLPs at the output, and of other depths."""
+    """Return samples for MLPs at the output, and for other depths."""
     cases = {f"{code}, MLP, at the output": _larger_inside(_mlps(data, code), tables.output) for code in CODES}
     return cases | {name: _larger_inside(own) for code in CODES for name, own in _other_mlps(data, code).items()}
 
 
 def _evenness(networks: xarray.Dataset) -> xarray.DataArray:
-    """Largest share of the variation of F within a quarter of relative depth, negated."""
+    """Return minus the largest share of the variation of F that falls within a quarter of the depth."""
     return -tables.unevenness(networks["factorization"])
 
 
 def _smoothness(networks: xarray.Dataset) -> xarray.DataArray:
-    """Mean absolute second difference of F over stages relative to its total variation, negated; 0 if F is constant."""
+    """Return minus the mean absolute second difference of F over its total variation; 0 if F is constant."""
     own = networks["factorization"]
     variation = tables.total_variation(own)
     rough = abs(own.isel(stage=slice(1, None)).diff("stage", n=2)).mean("stage")
@@ -233,7 +233,7 @@ CLAIMS = (
 
 
 def mlp_volumes_figure(result: xarray.Dataset) -> Figure:
-    """Fig. 13: draw log10 dv at every stage of MLPs, and of a CNN below."""
+    """Draw Fig. 13: log10 dv at every stage of MLPs, with a CNN below."""
     networks = [(MLP_ARM, depth) for depth in listed_attribute(result, "mlp_depths")]
     arms = [(code, *own) for code in CODES for own in networks]
     arms += [(code, CNN_ARM, int(result.attrs["cnn_depth"])) for code in CODES]
@@ -252,14 +252,14 @@ def mlp_volumes_caption(result: xarray.Dataset) -> str:
         mlp, cnn = (contrast.sel(encoding=code, decoder=decoder).item() for decoder in (MLP_ARM, CNN_ARM))
         words.append(f"{code} code: MLP {mlp:+.2f}, CNN {cnn:+.2f}")
     return (
-        "log10 of the volume element over the grid, first seed, each panel with its own colour scale. Mean of log10 dv "
+        "log10 of the volume element over the grid, first seed; each panel has its own colour scale. Mean of log10 dv "
         f"in the held-out region minus that in the kept one, over layers and {seed_count(result['contrast'])}: "
         f"{'; '.join(words)}."
     )
 
 
 def mlp_profiles_figure(result: xarray.Dataset) -> Figure:
-    """Fig. 14: draw probes and factorization of MLPs, with a CNN for comparison."""
+    """Draw Fig. 14: probes and factorization of MLPs, with a CNN for comparison."""
     depths, cnn_depth = listed_attribute(result, "mlp_depths"), result.attrs["cnn_depth"]
     shades = pyplot.get_cmap("viridis")(np.linspace(0.05, 0.9, len(depths)))
 
@@ -282,7 +282,7 @@ def mlp_profiles_caption(result: xarray.Dataset) -> str:
         cnn = fall.sel(decoder=CNN_ARM, depth=result.attrs["cnn_depth"]).item()
         words.append(f"{code} code: {mlp:.2f} for MLPs, {cnn:.2f} for the CNN")
     return (
-        "Held-out linear probes and factorization along the stages of MLPs, and of a CNN (dashed); means and standard "
+        "Held-out linear probes and factorization along the stages of MLPs and of a CNN (dashed), means and standard "
         f"errors over {seed_count(result['factorization'])}. Fall of factorization from the input to its lowest stage: "
         f"{'; '.join(words)}."
     )

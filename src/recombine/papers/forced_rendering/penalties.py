@@ -1,12 +1,12 @@
 """Remedy A: do penalties on rendered embeddings make a network compose? (§4.1, Fig. 3, 6)
 
-The low-rank decoder on one-hot codes with a corner held out, in four arms: no penalty, entropy, variance, both. The
-variance penalty is on unit vectors, the paper's convention; alternatives are the published scripts' convention (raw
-vectors) and, for a few seeds, another image size. Errors and shares of misplaced bumps are compared in decades: log10
-of their ratio, seed by seed.
+The low-rank decoder is trained on one-hot codes with a corner held out, in four arms (experimental conditions): no
+penalty, entropy, variance, both. The variance penalty acts on unit vectors, as in the paper. Alternatives are raw
+vectors, as in the published scripts, and, for a few seeds, another image size. Errors and shares of misplaced bumps are
+compared in decades (log10 of their ratio), seed by seed.
 
-That no penalty has the highest held-out error has no separate tests: it follows from the gains of entropy (above 0),
-variance (above 0.5) and both (above 0.1).
+There is no separate test that networks without a penalty have the highest held-out error, since this follows from the
+gains of entropy (above 0), variance (above 0.5) and both (above 0.1).
 """
 
 from __future__ import annotations
@@ -39,25 +39,25 @@ from recombine.tasks import BumpTask
 
 NONE, ENTROPY, VARIANCE, BOTH = "none", "entropy", "variance", "both"
 ARMS = {NONE: "no penalty", ENTROPY: "entropy", VARIANCE: "variance", BOTH: "both"}
-"""Each arm, and its label in figures."""
+"""Arms and their labels in figures."""
 UNIT, RAW, OTHER_SIZE = "unit vectors", "raw vectors", "unit vectors, another N"
 """Labels of `vectors`: the paper's convention, the published scripts', and the paper's at another image size. Without
-the variance penalty, unit and raw vectors are the same networks, stored as unit vectors."""
+the variance penalty the first two are identical, and networks are stored under unit vectors."""
 PENALTIES = (Entropy(weight=0.1), Variance(weight=0.01))
-"""The authors' μ1 and μ2."""
+"""The penalties with the weights μ1 and μ2 used by the authors."""
 BAND = 0.5
-"""Smallest band index of an embedding that counts as a band."""
+"""Smallest band index at which an embedding counts as a band."""
 REACH = 3
-"""Pixels by which three 3 × 3 convolutions can shift a band, or carry padding artefacts inwards."""
+"""Number of pixels by which three 3 × 3 convolutions can shift a band or spread padding artefacts inwards."""
 
 
 class PenaltySettings(Common):
-    """Size and training of the low-rank decoder."""
+    """Settings for the size and training of the low-rank decoder."""
 
     penalty_size: Count = 32
     """Image size N of the penalty study."""
     penalty_other_size: Count = 28
-    """Image size N of a few additional networks: that of the other studies."""
+    """Image size N of a few additional networks; the same as in the other studies."""
     penalty_sigma: Positive = 1.5
     """Width of the bump in pixels."""
     penalty_epochs: Count = 1000
@@ -65,7 +65,7 @@ class PenaltySettings(Common):
     penalty_lr: Positive = 1e-3
     """Learning rate."""
     penalty_seeds: Seeds = 72
-    """Seeds of the penalty study: with both penalties about one network in eight does not learn."""
+    """Number of seeds in the penalty study; with both penalties, about one network in eight does not learn."""
 
     variants: ClassVar[Mapping[str, Any]] = {
         "quick": {
@@ -76,7 +76,7 @@ class PenaltySettings(Common):
 
 
 def penalised_spec(preset: PenaltySettings, arm: str, vectors: str = "unit", size: int | None = None) -> RunSpec:
-    """Return one arm of the ablation in the authors' settings, at the preset's size unless another is given."""
+    """Return the run for one arm of the ablation with the authors' settings; `size` defaults to the preset's."""
     return RunSpec(
         task=BumpTask(
             size=size or preset.penalty_size, sigma=preset.penalty_sigma, encoding="onehot", holdout="corner",
@@ -94,7 +94,7 @@ def penalised_spec(preset: PenaltySettings, arm: str, vectors: str = "unit", siz
 
 
 class PenaltyStudy(Study[PenaltySettings]):
-    """Ablation of the two penalties."""
+    """Study that ablates the two penalties."""
 
     name: ClassVar[str] = "penalties"
     question: ClassVar[str] = "Do penalties on rendered embeddings make a network compose?"
@@ -117,7 +117,7 @@ class PenaltyStudy(Study[PenaltySettings]):
 
         dims = ("arm", "vectors")
         result = keep_first(tabulate(trials, dims, measured, stage_dims()), "log_volume").drop_vars("mean_log_volume")
-        # Only the embeddings that figures show: those of all arms would make up most of the Dataset.
+        # Store only the embeddings shown in figures; those of all arms would make up most of the Dataset.
         shown = {(arm,): [trials.pictured_run(arm, UNIT)] for arm in (NONE, BOTH)}
         inner = {"embedding": ("factor", "value", "row", "column")}
         pictures = tabulate(
@@ -131,12 +131,12 @@ class PenaltyStudy(Study[PenaltySettings]):
 
 
 def embedding_scores(images: Tensor) -> dict[str, Tensor]:
-    """Mean effective rank, band index and alignment of embeddings `[member, factor, value, row, column]`.
+    """Return mean effective rank, band index and alignment of embeddings `[member, factor, value, row, column]`.
 
-    `aligned` is the share of embeddings whose band lies within a pixel of the value's own row or column. Every image
-    has a brightest row, so only those with most of their variance along one axis count as bands. Pixels and values
-    within the convolutions' reach of the border are excluded, since padding leaves bands there. `aligned_any` counts
-    bands of any strength, `aligned_wide` bands shifted by as much as the convolutions behind could undo.
+    `aligned` is the share of embeddings with a band within one pixel of the row or column of their value. Every image
+    has a brightest row, so only images with most of their variance along one axis count as bands. Pixels and values
+    within the convolutions' reach of the border are excluded, since padding causes bands there. `aligned_any` counts
+    bands of any strength, `aligned_wide` also bands shifted by no more than the later convolutions could correct.
     """
     border = min(REACH, images.shape[-1] // 4)
     return {
@@ -150,7 +150,7 @@ def embedding_scores(images: Tensor) -> dict[str, Tensor]:
 
 @torch.no_grad()
 def _embeddings(batch: Batch) -> Tensor:
-    """Embeddings of every run as images: `[member, factor, value, row, column]`."""
+    """Return every run's embeddings as images, `[member, factor, value, row, column]`."""
     stages = [cast("LowRankEmbedding", module.stages["embedding"]) for module in batch.modules]
     return torch.stack([torch.stack(stage.images()) for stage in stages])
 
@@ -165,9 +165,9 @@ STAGES = {1: "embedding", 2: "first convolution", 3: "second convolution", 4: "o
 AFTER_EMBEDDING = slice(2, None)
 RESAMPLES = 4000
 FEWEST_MISSES = 1e-3
-"""Smallest share of misplaced bumps in a ratio: less than one of the held-out bumps."""
+"""Lower bound for shares of misplaced bumps in ratios; less than one held-out bump."""
 Networks = Callable[[str], xarray.Dataset]
-"""The networks of an arm, in one convention."""
+"""Function that returns the networks of an arm under one convention."""
 Comparison = Callable[[Networks], Sample]
 
 
@@ -180,12 +180,10 @@ def _statement(
     controls: Samples = no_samples,
     prefix: str = "",
 ) -> Statement:
-    """A comparison in the paper's convention; alternatives are the other conventions, and other comparisons."""
+    """Return a statement on a comparison under the paper's convention, with other conventions and comparisons."""
 
     def networks(data: Data, convention: str) -> Networks:
-        unit = (
-            (NONE, ENTROPY) if convention == RAW else ()
-        )  # without the variance penalty, raw vectors are unit vectors
+        unit = (NONE, ENTROPY) if convention == RAW else ()  # without the variance penalty, both are the same
         return lambda arm: data["penalties"].sel(arm=arm, vectors=UNIT if arm in unit else convention)
 
     def alternatives(data: Data) -> dict[str, Sample]:
@@ -207,7 +205,7 @@ def _alignment_gain(arm: str, name: str = "aligned") -> Comparison:
 
 
 def mean_roughness(own: xarray.Dataset, name: str = "roughness", stages: slice = AFTER_EMBEDDING) -> xarray.DataArray:
-    """Median absolute Laplacian of log10 dv, mean over the convolutions and the output."""
+    """Return the median absolute Laplacian of log10 dv, averaged over the convolutions and the output."""
     return own[name].isel(stage=stages).mean("stage")
 
 
@@ -216,7 +214,7 @@ def _smoothing(**chosen: Any) -> Comparison:
 
 
 def _median(compare: Comparison) -> Comparison:
-    """The same comparison by the median over networks, bootstrapped from a fixed random stream."""
+    """Return the same comparison using the median over networks, bootstrapped with a fixed seed."""
 
     def estimated(values: np.ndarray) -> Resampled:
         if not len(values):
@@ -228,9 +226,9 @@ def _median(compare: Comparison) -> Comparison:
 
 
 def _errors(criterion: Criterion, region: str, larger: str, smaller: str) -> Statement:
-    """One arm's error over another's in decades; alternatives are medians and, for held-out points, misplaced bumps.
+    """Compare the errors of two arms in decades; alternatives are medians and, for held-out points, misplaced bumps.
 
-    Networks that count place all their training bumps correctly, so accuracy there is uninformative.
+    Misplaced training bumps are not compared, because networks that count have hardly any.
     """
 
     def errors(arms: Networks) -> Sample:

@@ -1,4 +1,4 @@
-"""Fig. 3 and 6: rendered embeddings and their penalties."""
+"""Figures 3 and 6: rendered embeddings and their penalties."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from recombine.reproduction.figures import FigureSpec
 
 
 def penalties_figure(result: xarray.Dataset) -> Figure:
-    """Draw Fig. 3: schematic, two embeddings, volume, and the ablation."""
+    """Draw Fig. 3: a schematic, two embeddings, the volume element, and the ablation."""
     stages = int(result["log_volume"].sel(arm=NONE, vectors=UNIT).notnull().any(["y", "x"]).sum())
     middle = _middle(result)
     with panels.styled():
@@ -48,7 +48,7 @@ def penalties_figure(result: xarray.Dataset) -> Figure:
 
 
 def _middle(result: xarray.Dataset) -> int:
-    """Return the value shown: 14 of 32 in the paper."""
+    """Return the factor value whose embeddings are shown (14 of 32 in the paper)."""
     return round(14 / 32 * int(result.attrs["size"]))
 
 
@@ -81,7 +81,7 @@ def _schematic(ax: Axes, result: xarray.Dataset) -> None:
 
 def _embedding(ax: Axes, result: xarray.Dataset, arm: str, factor: str, value: int) -> None:
     image = result["embedding"].sel(arm=arm, factor=factor).isel(value=value).values
-    image = image - np.median(image)  # a constant offset would drown the bands
+    image = image - np.median(image)  # a constant offset would hide the bands
     top = float(np.abs(image).max()) or 1.0
     ax.imshow(image, cmap="PuOr", vmin=-top, vmax=top)
     panels.bare(ax)
@@ -116,13 +116,13 @@ def penalties_caption(result: xarray.Dataset) -> str:
         "differences since one-hot codes have no derivative; its roughness (median absolute Laplacian, mean over the "
         f"stages after the embedding) is {without:.3f} without and {penalised:.3f} with both penalties. (d) Held-out "
         "against training error, one dot per seed. Held-out error over blank, geometric mean over seeds because of a "
-        f"few outliers: {errors}. With the published scripts' penalty on raw vectors, over the seeds trained both "
-        f"ways: {', '.join(conventions)}."
+        f"few outliers: {errors}. The same with the published scripts' penalty on raw vectors, over seeds trained with "
+        f"both: {', '.join(conventions)}."
     )
 
 
 def embeddings_figure(result: xarray.Dataset) -> Figure:
-    """Draw Fig. 6: every embedding, without and with both penalties."""
+    """Draw Fig. 6: all embeddings without penalties and with both."""
     values = result.sizes["value"]
     columns = 8 if values > 16 else 6
     rows = -(-values // columns)
@@ -144,7 +144,7 @@ def embeddings_caption(result: xarray.Dataset) -> str:
     """Return the caption of Fig. 6."""
     return (
         f"All embedding images of x and of y for values 0 to {result.sizes['value'] - 1}, first seed, each minus "
-        "its median and on its own colour scale. Band index (share of an image's variance along one axis) over "
+        "its median and with its own colour scale. Band index (share of an image's variance along one axis) over "
         f"{panels.seed_count(result['band'].sel(vectors=UNIT))}: "
         f"{_mean(result, 'band', NONE):.2f} without and {_mean(result, 'band', BOTH):.2f} with both penalties."
     )

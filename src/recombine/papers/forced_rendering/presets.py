@@ -1,6 +1,6 @@
-"""Settings shared by this paper's studies. The defaults are the paper's, with 56 seeds wherever a claim is judged.
+"""Settings shared by this paper's studies. Defaults are the paper's settings, with 56 seeds for networks in claims.
 
-`quick` runs in minutes on two CPU cores: small images, small networks, few seeds.
+The `quick` preset uses small images, small networks and few seeds, and runs in minutes on two CPU cores.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from recombine.tasks import BumpTask
 
 
 class Common(Preset):
-    """Settings of every study."""
+    """Settings that every study has."""
 
     name: str = "paper"
-    """Name, as given to `--preset`."""
+    """Name of the preset, as passed to `--preset`."""
     seeds: Seeds = 56
-    """Seeds per arm that a claim is judged on."""
+    """Number of seeds per experimental condition used to judge a claim."""
     extra_seeds: Seeds = 12
-    """Seeds per arm that no claim depends on; at most `seeds`."""
+    """Number of seeds per experimental condition that no claim depends on; at most `seeds`."""
     first_seed: Count = 100
-    """First seed; the criteria were written with the results of seeds 0 to 31 known."""
+    """First seed. Seeds 0 to 31 are avoided, because their results were known when the criteria were written."""
     precision: Precision = "bf16"
-    """Numerical precision of training; measurements always use float32."""
+    """Numerical precision in training; measurements always use float32."""
 
     variants: ClassVar[Mapping[str, Any]] = {
         "quick": {"seeds": 3, "extra_seeds": 1, "first_seed": 0, "precision": "float32"}
@@ -34,16 +34,16 @@ class Common(Preset):
 
 
 class WithDepth(Common):
-    """Adds the default CNN depth."""
+    """Common settings and the default CNN depth."""
 
     depth: Count = 4
-    """Depth of the CNN where depth is not varied."""
+    """Depth of CNNs, except where depth is varied."""
 
     variants: ClassVar[Mapping[str, Any]] = {"quick": {"depth": 2}}
 
 
 class WithLearningRate(Common):
-    """Adds the default learning rate."""
+    """Common settings and the default learning rate."""
 
     lr: Positive = 1e-3
     """Learning rate."""
@@ -52,16 +52,16 @@ class WithLearningRate(Common):
 
 
 class BumpPreset(WithDepth, WithLearningRate):
-    """Settings of studies of bump images on the default grid."""
+    """Settings for studies that use bump images on the default grid."""
 
     size: Count = 28
     """Image side N in pixels."""
     width: Count = 64
     """Channels of the CNN."""
     samples: Count = 2000
-    """Training examples, drawn with replacement."""
+    """Number of training examples, drawn with replacement."""
     steps: Count = 3150
-    """Optimiser steps on bumps or stripes (the paper's 50 epochs of 63 steps)."""
+    """Optimiser steps on bumps or stripes (50 epochs of 63 steps in the paper)."""
 
     variants: ClassVar[Mapping[str, Any]] = {"quick": {"size": 14, "width": 12, "samples": 600, "steps": 500}}
 
@@ -73,7 +73,7 @@ class BumpPreset(WithDepth, WithLearningRate):
         lr: float | None = None,
         **task: Any,
     ) -> RunSpec:
-        """Return a run on bumps, with seed 0; `task` sets fields of the task."""
+        """Return a run on bumps with seed 0; `task` overrides fields of the task."""
         fields: dict[str, Any] = {"size": self.size, "training": f"draws:{self.samples}", **task}
         return RunSpec(
             task=BumpTask(**fields),
@@ -89,15 +89,15 @@ class BumpPreset(WithDepth, WithLearningRate):
 CODES = ("bump", "rate")
 """The two encodings that the paper compares."""
 ALL_CODES = ("bump", "onehot", "rate", "ramp", "positional")
-"""Every encoding of a position that is compared."""
+"""All encodings of a position that are compared."""
 
 
 def kept_combinations(spec: RunSpec) -> int:
-    """Number of combinations that are not held out."""
+    """Return the number of combinations that are not held out."""
     return int((~spec.task.held_out).sum())
 
 
 def whole_grid(spec: RunSpec) -> RunSpec:
-    """Return the same run, for as many steps, with the held-out combinations in the training set."""
+    """Return the same run, with the same number of steps, but with the held-out combinations in the training set."""
     recipe = spec.recipe.replace(steps=spec.total_steps)
     return spec.replace(task=spec.task.replace(region="whole"), recipe=recipe)

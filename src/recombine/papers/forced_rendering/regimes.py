@@ -1,14 +1,14 @@
-"""Do memorising and composing networks sit in different kernel regimes? (App. A.4–A.5)
+"""Are memorising and composing networks in different kernel regimes? (App. A.4–A.5)
 
-PF_Coeff and operator-Schmidt spectrum of the Gram matrix of outputs, and its distance to that of ideal bump images,
-‖K − K*‖ / ‖K*‖ (Frobenius), for failing (bumps alone), stripe-trained and penalised networks. Kernels are cosines of
-outputs relative to the background, so that brightness does not matter.
+Three quantities of the Gram matrix of outputs are measured for failing (bumps alone), stripe-trained and penalised
+networks: PF_Coeff, the operator-Schmidt spectrum, and the relative Frobenius distance ‖K − K*‖ / ‖K*‖ to the Gram
+matrix of ideal bump images. Kernels are cosines of outputs minus the background, so brightness does not matter.
 
-A.4 calls a kernel with one Schmidt term "purely factorized"; A.5 calls a single N-factor term the "pure memorization
-regime" and weight in single-factor terms its opposite. For bumps both apply to the same kernel: that of the ideal
-images is one product, k(x, x′) k(y, y′). Neither measure identifies the regime that composes, so the distance to the
-ideal kernel is reported as well, and the claim is exploratory: each composing arm is compared with the same network
-without the remedy, without a verdict.
+A.4 calls a kernel with one Schmidt term "purely factorized". A.5 calls a single N-factor term the "pure memorization
+regime", and weight in single-factor terms its opposite. For bumps, both apply to the same kernel, because that of the
+ideal images is one product, k(x, x′) k(y, y′). Since neither measure identifies the regime that composes, the distance
+to the ideal kernel is reported as well. The claim is exploratory and has no verdict: each composing arm (experimental
+condition) is compared with the same network without the remedy.
 """
 
 from __future__ import annotations
@@ -36,20 +36,20 @@ from recombine.reproduction.study import Arm, Study, Trials
 FAILING, STRIPES, STRIPES_BUMPS = "bumps alone", "stripes only", "stripes and bumps"
 UNPENALISED, PENALISED = "low-rank, no penalty", "low-rank, both penalties"
 RIVALS = {STRIPES: FAILING, STRIPES_BUMPS: FAILING, PENALISED: UNPENALISED}
-"""Each composing arm, and the same network without the remedy."""
+"""Composing arms, and for each the arm without the remedy."""
 MODES = 12
 """Number of Schmidt values stored."""
 
 
 class Settings(StripeSettings, PenaltySettings):
-    """Settings of the two studies whose networks it measures."""
+    """Settings of the two studies whose networks are measured here."""
 
 
 class RegimeStudy(Study[Settings]):
-    """Kernels of failing and composing networks."""
+    """Study of the kernels of failing and composing networks."""
 
     name: ClassVar[str] = "regimes"
-    question: ClassVar[str] = "Do memorising and composing networks sit in different kernel regimes?"
+    question: ClassVar[str] = "Are memorising and composing networks in different kernel regimes?"
     settings: ClassVar[type[Settings]] = Settings
     version: ClassVar[int] = 2
     metrics: ClassVar[tuple[str, ...]] = (
@@ -82,14 +82,14 @@ def _measured(batch: Batch) -> dict[str, Any]:
 
 
 def _ideal(batch: Batch) -> dict[str, Any]:
-    """The same measures for the target images, which all runs of an arm share."""
+    """Return the same measures for the target images, which all runs of an arm share."""
     task = batch.task
     gram = _kernel(task.render(task.grid.points) - task.background).expand(len(batch), -1, -1)
     return {f"ideal_{name}": value for name, value in _regime(gram, task.grid.shape).items()}
 
 
 def _kernel(images: Tensor) -> Tensor:
-    """Cosines between images `[…, point, y, x]`."""
+    """Return the cosines between images `[…, point, y, x]`."""
     return gram_matrix(images.flatten(-2).double(), "cosine")
 
 
@@ -110,7 +110,7 @@ STUDY = RegimeStudy()
 
 
 def _less_failing(data: Data, name: str, sign: int, words: str = "") -> dict[str, Sample]:
-    """Composing minus failing networks, or failing minus composing ones with a sign of −1."""
+    """Return composing minus failing networks, or with `sign=-1` failing minus composing ones."""
     pairs = {pair[0]: [data["regimes"].sel(arm=arm) for arm in pair] for pair in RIVALS.items()}
     return {f"{arm}{words}": difference(name, *own[::sign]) for arm, own in pairs.items()}
 
@@ -153,7 +153,7 @@ PANELS = {
 
 
 def regimes_figure(result: xarray.Dataset) -> Figure:
-    """Draw Schmidt spectra and ranks, single-factor weights and distances to the ideal kernel."""
+    """Draw Schmidt spectra and ranks, single-factor weights, and distances to the ideal kernel."""
     arms = [str(arm) for arm in result["arm"].values]
     ticks = [arm.replace(", ", ",\n").replace(" and ", "\nand ") for arm in arms]
     with styled():
@@ -178,7 +178,7 @@ def regimes_figure(result: xarray.Dataset) -> Figure:
 
 
 def regimes_caption(result: xarray.Dataset) -> str:
-    """Return the caption: means by arm."""
+    """Return the caption, with means by arm."""
     means = result[list(PANELS)].mean("seed")
     words, ideals = [], dict[str, list[str]]()
     for arm in result["arm"].values:
@@ -189,7 +189,7 @@ def regimes_caption(result: xarray.Dataset) -> str:
     return (
         f"Kernel (cosine Gram matrix) of the outputs over the whole grid, {seed_count(result['schmidt_rank'])}. "
         "Effective number of Schmidt terms, weight in single-factor terms, and relative distance to the kernel of "
-        f"ideal bumps: {'; '.join(words)}. Dotted: ideal bumps in each arm's settings, whose distance is 0: {ideal}. "
+        f"ideal bumps: {'; '.join(words)}. Dotted: ideal bumps with each arm's settings (distance 0): {ideal}. "
         "A.4 calls one Schmidt term purely factorized, A.5 calls one N-factor term memorisation; the ideal kernel is "
         "both."
     )

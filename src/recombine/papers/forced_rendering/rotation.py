@@ -1,16 +1,16 @@
 """What does a network draw in a gap between the angles it was trained on? (App. E.2, Fig. 9)
 
-One digit rotated by every angle except those strictly between 160° and 200°; and several digits, of which only the
-first has the gap. The code is (cos θ, sin θ), with a one-hot code of the digit if there are several.
+Training data are one digit rotated by every angle except those strictly between 160° and 200°, or several digits, of
+which only the first has the gap. The code is (cos θ, sin θ), plus a one-hot code of the digit if there are several.
 
-Conventions: errors are over the error of a blank image for that digit, averaged over the gap. `stage_speed` is ‖df/dθ‖
-averaged inside the gap over outside; `roughness_held` and `roughness_kept` are those of the bump task, where the volume
-is the speed. Images, 0 to 255, and principal components of the stages are those of the first seed. Variables of the
-many-digit networks start with `many_`.
+Conventions: errors are divided by the error of a blank image for that digit, averaged over the gap. `stage_speed` is
+the mean of ‖df/dθ‖ inside the gap over that outside. `roughness_held` and `roughness_kept` are defined as in the bump
+task, with the speed as the volume. Images (0 to 255) and principal components of the stages are from the first seed.
+Variables of networks trained on several digits start with `many_`.
 
-Smoothness of stages is compared with the bump task, where stages of failing networks are rough: log10 of the roughness
-of log10 volume inside the hold-out over outside, averaged over stages. Networks of the two tasks are paired by
-position; their seeds are unrelated.
+The smoothness of stages is compared with the bump task, where stages of failing networks are rough. It is measured by
+log10 of the roughness of log10 volume inside the hold-out over that outside, averaged over stages. Networks of the two
+tasks are paired by index, since their seeds are unrelated.
 """
 
 from __future__ import annotations
@@ -38,17 +38,17 @@ from recombine.tasks.rotation import RotationTask
 
 ONE, MANY = "one digit", "many digits"
 INPUT = "input"
-"""The stage that holds the code."""
+"""Name of the stage that holds the code."""
 OUTPUT, BLEND, TRUTH = "output_image", "blend_image", "truth_image"
-"""Stored images across the gap."""
+"""Names of the stored images at angles across the gap."""
 FEWEST_ANGLES = 36
-"""Fewest angles of each of several digits: every ten degrees."""
+"""Fewest angles per digit if there are several digits (one every ten degrees)."""
 SHOWN = 9
 """Number of angles across the gap, edges included, at which images are stored."""
 MARGIN, INNER_MARGIN = 0.25, 0.4
-"""Share of the gap next to either edge that regressions leave out, and that of the stricter alternative."""
+"""Share of the gap that regressions leave out at each edge, and the same for the stricter alternative."""
 NEGLIGIBLE = 1e-5
-"""Share of a stage's variance in the principal components that are dropped."""
+"""Principal components with less than this share of a stage's variance are dropped."""
 MOST_ANGLES = 250
 """Largest number of angles at which principal components are stored."""
 TINY = 1e-30
@@ -57,12 +57,12 @@ INNER_DIMS = {"error": ("angle",), "error_others": ("angle",), **dict.fromkeys(B
 
 
 class Settings(WithDepth):
-    """Angles, digits and training."""
+    """Settings for angles, digits and training."""
 
     angles: Count = 1000
     """Number of angles in the rotation study."""
     rotation_size: Count = 28
-    """Rows and columns of the image."""
+    """Image side in pixels."""
     rotation_width: Count = 128
     """Channels of the CNN."""
     rotation_steps: Count = 5600
@@ -70,9 +70,9 @@ class Settings(WithDepth):
     rotation_lr: Positive = 1e-3
     """Learning rate."""
     digits: Count = 10
-    """Number of digits in the many-digit variant."""
+    """Number of digits in the variant with several digits."""
     rotation_seeds: Seeds = 64
-    """Seeds with one digit."""
+    """Number of seeds for networks trained on one digit."""
 
     variants: ClassVar[Mapping[str, Any]] = {
         "quick": {
@@ -83,10 +83,10 @@ class Settings(WithDepth):
 
 
 class RotationStudy(Study[Settings]):
-    """Rotated digits with a gap in the angles."""
+    """Study of rotated digits with a gap in the angles."""
 
     name: ClassVar[str] = "rotation"
-    question: ClassVar[str] = "How does a network fill a gap between the angles that it was trained on?"
+    question: ClassVar[str] = "How does a network fill a gap between the angles it was trained on?"
     settings: ClassVar[type[Settings]] = Settings
     version: ClassVar[int] = 2
     metrics: ClassVar[tuple[str, ...]] = ("features", "log_volume", "metric_tensor", "roughness")
@@ -114,7 +114,7 @@ class RotationStudy(Study[Settings]):
 
 
 def _spec(preset: Settings, **task: Any) -> RunSpec:
-    """The published recipe: squared error plus a tenth of the absolute error, and weak weight decay."""
+    """Return a run with the published recipe: squared error plus 0.1 times absolute error, and weak weight decay."""
     return RunSpec(
         task=RotationTask(size=preset.rotation_size, training="each", **task),
         decoder=CNN(width=preset.rotation_width, depth=preset.depth),
@@ -128,19 +128,19 @@ def _task(batch: Batch) -> RotationTask:
 
 
 def _tabulated(trials: Trials[Settings], arm: str, measure: Callable[[Batch], dict[str, Any]]) -> xarray.Dataset:
-    """Measurements of one arm, over seeds."""
+    """Return the measurements of one arm (experimental condition) for every seed."""
     alone = Trials(trials.preset, trials.device, {(arm,): trials[arm]})
     return tabulate(alone, ("arm",), measure, INNER_DIMS).isel(arm=0, drop=True)
 
 
 def _angles(batch: Batch, prefix: str = "") -> dict[str, Any]:
-    """Coordinates: the angles, and which of them lie in the gap."""
+    """Return the coordinates: the angles, and which of them lie in the gap."""
     task, name = _task(batch), f"{prefix}angle"
     return {name: task.grid.factors[-1].values.numpy(), f"{prefix}gap": (name, in_gap(task).numpy())}
 
 
 def _over_angles(batch: Batch) -> dict[str, Any]:
-    """Scores, errors of the digit with the gap, and regression weights of its outputs there."""
+    """Return scores, errors of the digit with the gap, and regression weights of its outputs in the gap."""
     task, errors = _task(batch), _errors(batch)[:, 0]
     low, high = gap_edges(task)
     nearest = int((task.grid.factors[-1].values - (low + high) / 2).abs().argmin())
@@ -164,14 +164,14 @@ def _over_angles(batch: Batch) -> dict[str, Any]:
 
 
 def _errors(batch: Batch) -> np.ndarray:
-    """Error over blank: `[member, digit, angle]`."""
+    """Return the error over blank, `[member, digit, angle]`."""
     task = _task(batch)
     error, blank = (batch.stored(name).reshape(-1, task.digits, task.angles) for name in ("error", "blank"))
     return np.asarray(error / blank[:, :, in_gap(task).numpy()].mean(axis=2, keepdims=True))
 
 
 def _stages(batch: Batch) -> dict[str, Tensor]:
-    """Speed and roughness by stage, inside the gap and outside; NaN for a stage that does not move."""
+    """Return speed and roughness by stage, inside the gap and outside; NaN for a stage that is constant."""
     task = _task(batch)
     points, held = task.grid.points.to(batch.device), task.held_out
     metrics = metric_tensor(batch.reader(), points, members=1, memory=batch.memory)
@@ -191,7 +191,7 @@ def _stages(batch: Batch) -> dict[str, Tensor]:
 
 
 def _pictures(batch: Batch) -> dict[str, Any]:
-    """Outputs, truths and blends at angles across the gap."""
+    """Return outputs, true images and blends at angles across the gap."""
     task = _task(batch)
     shown = torch.linspace(*gap_edges(task), SHOWN, dtype=torch.float64)
     values = first_digit(task, shown)
@@ -204,7 +204,7 @@ def _pictures(batch: Batch) -> dict[str, Any]:
 
 
 def _components(batch: Batch) -> dict[str, Any]:
-    """Principal components of the first network's stages at evenly spaced angles; the code is stored unchanged."""
+    """Return principal components of the first network's stages at evenly spaced angles; the code is unchanged."""
     task = _task(batch)
     chosen = torch.arange(0, task.angles, -(-task.angles // MOST_ANGLES))
     points = task.grid.points[chosen].to(batch.device)
@@ -229,7 +229,7 @@ STUDY = RotationStudy()
 
 
 def in_gap(task: RotationTask) -> Bool[Tensor, " angle"]:
-    """Return which angles of the first digit are held out."""
+    """Return a mask of the first digit's held-out angles."""
     return task.held_out.reshape(task.digits, task.angles)[0]
 
 
@@ -239,13 +239,13 @@ def gap_angles(task: RotationTask) -> Float[Tensor, " angle"]:
 
 
 def gap_edges(task: RotationTask) -> tuple[float, float]:
-    """Return the last trained angles on either side of the gap."""
+    """Return the training angles next to the gap on either side."""
     inside, step = gap_angles(task), task.grid.factors[-1].spacing
     return inside.min().item() - step, inside.max().item() + step
 
 
 def middle_angles(task: RotationTask, margin: float = MARGIN) -> Float[Tensor, " angle"]:
-    """Return the held-out angles at least a share of the gap away from its edges."""
+    """Return the held-out angles whose distance from the gap's edges is at least `margin` times its width."""
     angles, (low, high) = gap_angles(task), gap_edges(task)
     depth = (angles - low) / (high - low)
     rounding = 1e-9
@@ -253,7 +253,7 @@ def middle_angles(task: RotationTask, margin: float = MARGIN) -> Float[Tensor, "
 
 
 def first_digit(task: RotationTask, angles: Tensor) -> Tensor:
-    """Return rows of factor values: the first digit at these angles."""
+    """Return rows of factor values for the first digit at these angles."""
     return angles[:, None] if task.digits == 1 else torch.stack([torch.zeros_like(angles), angles], dim=1)
 
 
@@ -263,44 +263,44 @@ def edge_images(task: RotationTask) -> Float[Tensor, "edge y x"]:
 
 
 def linear_blend(task: RotationTask, angles: Float[Tensor, " angle"]) -> Float[Tensor, "angle y x"]:
-    """Return the true images at the gap's edges, mixed with weights linear in the angle."""
+    """Return blends of the true images at the gap's edges, with weights linear in the angle."""
     (low, high), (before, after) = gap_edges(task), edge_images(task)
     weight = ((angles - low) / (high - low))[:, None, None]
     return (1 - weight) * before + weight * after
 
 
 # -- regression ------------------------------------------------------------------------------------------------------
-# Each output inside the gap is regressed on the truth at that angle and the true images at the gap's two edges, over
-# pixels and without an intercept, since the background is 0. The edges' weights minus the truth's, mean over angles,
-# are −1 for a network that draws the truth, 1 for any blend of the edges (whose weights sum to 1), and 0 for one that
-# draws nothing. Weights may be negative, which networks that draw neither need.
+# Each output in the gap is regressed, over pixels, on the true image at that angle and those at the gap's two edges.
+# There is no intercept, since the background is 0. The weight of the edges minus that of the truth, averaged over
+# angles, is −1 for a network that draws the truth, 1 for any blend of the edges (whose weights sum to 1), and 0 for a
+# network that draws nothing. Weights may be negative, to allow for networks that draw something else.
 #
-# Near an edge the truth is almost that edge's image and the weights are ill-determined: at 28 pixels and the default
+# Near an edge the truth is almost that edge's image, so the weights are ill-determined: at 28 pixels and the default
 # gap, the condition number of the three unit images is 2 in the middle, 2.7 a quarter of the gap from an edge, 10 at 2°
-# and 60 at the first angle. Hence the margin. `blend_less_truth` can use all angles: its two weights are shared by
-# them, and angles at which truth and blend nearly coincide contribute almost nothing.
+# and 60 at the first angle. Hence the margin. `blend_less_truth` can use all angles, because its two weights
+# are shared by all, and angles at which truth and blend nearly coincide contribute almost nothing.
 
 
 def edge_regression(
     drawn: Float[Tensor, "*member angle y x"], truths: Float[Tensor, "angle y x"], edges: Float[Tensor, "edge y x"]
 ) -> tuple[Float[Tensor, "*member angle image"], Float[Tensor, "*member angle"]]:
-    """Weights of the truth and the two edge images in each output, and the share of its square that they explain.
+    """Return each output's weights of the truth and the two edge images, and the share of its square they explain.
 
-    The explained share is NaN where nothing is drawn.
+    The explained share is NaN where the output is blank.
     """
     known = torch.stack([truths, *(edge.expand_as(truths) for edge in edges)], dim=1)
     return _least_squares(drawn.flatten(-2), known.flatten(-2).to(drawn.device))
 
 
 def edges_less_truth(weights: Float[Tensor, "*member angle image"]) -> Float[Tensor, "*member"]:
-    """Weight of the edges minus that of the truth, mean over angles."""
+    """Return the weight of the edges minus that of the truth, averaged over angles."""
     return (weights[..., 1:].sum(dim=-1) - weights[..., 0]).mean(dim=-1)
 
 
 def blend_less_truth(
     drawn: Float[Tensor, "*member angle y x"], truths: Float[Tensor, "angle y x"], blends: Float[Tensor, "angle y x"]
 ) -> Float[Tensor, "*member"]:
-    """Weight of the linear blends minus that of the truths, in one regression of all outputs."""
+    """Return the weight of linear blends minus that of true images in a joint regression of all outputs."""
     known = torch.stack([truths, blends]).flatten(1).to(drawn.device)
     weights, _ = _least_squares(drawn.flatten(-3), known)
     return weights[..., 1] - weights[..., 0]
@@ -309,7 +309,7 @@ def blend_less_truth(
 def _least_squares(
     drawn: Float[Tensor, "*shape pixel"], known: Float[Tensor, "*row image pixel"]
 ) -> tuple[Float[Tensor, "*shape image"], Float[Tensor, "*shape"]]:
-    """Weights of the known images in outputs, and the share of the outputs' square that they explain."""
+    """Return the weights of known images in outputs, and the share of the outputs' square that they explain."""
     drawn, known = drawn.double(), known.double()
     weights = (drawn[..., None, :] @ torch.linalg.pinv(known))[..., 0, :]
     residual = drawn - (weights[..., None, :] @ known)[..., 0, :]
@@ -318,15 +318,15 @@ def _least_squares(
 
 
 # -- stages ----------------------------------------------------------------------------------------------------------
-# Over the angles, a stage's activations form a closed path. Its roughness is the mean length of the second differences
-# f(i + 1) − 2 f(i) + f(i − 1) over that of the first differences (f(i + 1) − f(i − 1)) / 2. A ratio of means, not a
-# mean of ratios, gives little weight to angles at which the stage hardly moves.
+# Over all angles, a stage's activations form a closed path. Its roughness is the mean length of the second differences
+# f(i + 1) − 2 f(i) + f(i − 1) over that of the first differences (f(i + 1) − f(i − 1)) / 2. The ratio of means, rather
+# than the mean of ratios, gives little weight to angles at which the stage hardly changes.
 
 
 def path_roughness(
     activations: Float[Tensor, "*member angle feature"], region: Bool[Tensor, " angle"]
 ) -> Float[Tensor, "*member"]:
-    """Roughness of a closed path of evenly spaced angles, over steps centred in a region; NaN if it is at rest."""
+    """Return the roughness of a closed path over evenly spaced angles, at angles in a region; NaN if it is constant."""
     path = activations.double()
     after, before = path.roll(-1, dims=-2), path.roll(1, dims=-2)
     second, first = (after - 2 * path + before).norm(dim=-1), (after - before).norm(dim=-1) / 2
@@ -337,15 +337,15 @@ def path_roughness(
 def stage_roughness(
     activations: Float[Tensor, "*member angle feature"], inside: Bool[Tensor, " angle"]
 ) -> Float[Tensor, "*member"]:
-    """Roughness inside the gap over outside: 1 if uniform, below 1 if straighter inside, above 1 with kinks there."""
+    """Return the roughness inside the gap over that outside; below 1 if straighter inside, above 1 if kinked there."""
     outside = path_roughness(activations, ~inside)
     return path_roughness(activations, inside) / torch.where(outside > 0, outside, torch.nan)
 
 
 def principal_scores(activations: Float[Tensor, "angle feature"]) -> np.ndarray:
-    """Scores on all but negligible principal components, largest first: `[angle, component]`, at least two columns.
+    """Return scores on all but negligible principal components, `[angle, component]`, largest first, at least two.
 
-    UMAP uses distances only, and these scores keep distances up to a factor, so figures can be drawn without the
+    The scores preserve distances up to a factor, which is all that UMAP uses, so figures can be drawn without the
     network. The largest score is 1, and each component's largest entry is positive. Half precision saves space.
     """
     centred = (activations - activations.mean(dim=0)).double()
@@ -363,7 +363,7 @@ def principal_scores(activations: Float[Tensor, "angle feature"]) -> np.ndarray:
 
 
 def otherwise_blended(data: Data) -> dict[str, Sample]:
-    """Other angles and regressions, several digits, and the roughness of stages against the bump task."""
+    """Return results for other angles and regressions, several digits, and roughness compared with the bump task."""
     own = data["rotation"]
     samples = {
         "inner angles": measured(own, "edges_less_truth_inner"),
@@ -379,14 +379,14 @@ def otherwise_blended(data: Data) -> dict[str, Sample]:
 
 
 def _many_digits(data: Data, statistic: str) -> dict[str, Sample]:
-    """A statistic of the networks trained on several digits, if there are any."""
+    """Return a statistic of the networks trained on several digits, if there are any."""
     result = data["rotation"]
     names = {name: str(name).removeprefix("many_") for name in result.data_vars if str(name).startswith("many_")}
     return {MANY: measured(result[list(names)].rename(names), statistic)} if names else {}
 
 
 def _rougher_inside(networks: xarray.Dataset) -> xarray.DataArray:
-    """log10 of the roughness of log10 volume inside the hold-out over outside, mean over stages except the input."""
+    """Return log10 of the roughness of log10 volume in the hold-out over outside, mean over stages after the input."""
     inside = decades(networks["roughness_held"], networks["roughness_kept"])
     return inside.isel(stage=slice(1, None)).mean("stage")
 

@@ -1,7 +1,7 @@
-"""Fig. 9: a gap in the angles of a rotated digit: error, stages, and outputs in the gap.
+"""Figure 9: error, stages and outputs of networks trained on rotated digits with a gap in the angles.
 
-Stages are embedded in two dimensions by UMAP, as in the paper, where it is installed, and by principal components, from
-the stored principal components.
+Stages are embedded in two dimensions by principal components and, as in the paper, by UMAP if it is installed. Both
+use the stored principal components.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from recombine.papers.forced_rendering.rotation import BLEND, INPUT, OUTPUT, TRU
 from recombine.reproduction.figures import FigureSpec
 
 CYCLE = "twilight"
-"""A cyclic colour map, whose colours also differ in lightness."""
+"""Cyclic colour map whose colours also differ in lightness."""
 BAND = (0.05, 0.95)
-"""Quantiles over seeds between which a band is drawn."""
+"""Quantiles over seeds that bound the shaded band."""
 QUARTERS = (0, 90, 180, 270, 360)
 PICTURES = {OUTPUT: "(c) network", BLEND: "(d) linear blend", TRUTH: "truth"}
 NEIGHBOURS, FEWEST_NEIGHBOURS = 0.05, 15
-"""UMAP's neighbourhood as a share of all angles, and its smallest size."""
+"""Size of UMAP's neighbourhood as a share of all angles, and its minimum."""
 UMAP, COMPONENTS = "UMAP", "PC"
 Embed = Callable[[np.ndarray], np.ndarray]
 
 
 def embeddings() -> dict[str, Embed]:
-    """Return the available methods by name, the paper's first."""
+    """Return the available embedding methods by name, starting with the paper's."""
     try:
         mapper = import_module("umap").UMAP
     except (ImportError, AttributeError):
@@ -48,7 +48,7 @@ def embeddings() -> dict[str, Embed]:
 
 
 def rotation_figure(result: xarray.Dataset) -> Figure:
-    """Draw error over angle for one and for many digits, stages in two dimensions, and images across the gap."""
+    """Draw the error over angle for one and several digits, stages in two dimensions, and images across the gap."""
     methods = embeddings()
     with styled():
         figure = pyplot.figure(figsize=(9.2, 5.7 + 1.7 * len(methods)), layout="constrained")
@@ -60,7 +60,7 @@ def rotation_figure(result: xarray.Dataset) -> Figure:
 
 
 def _curves(part: SubFigure, result: xarray.Dataset) -> None:
-    """Draw the error over angle, with the gap shaded out to the last trained angles."""
+    """Draw the error over angle, with the gap shaded up to the adjacent training angles."""
     panels: dict[str, dict[str, Any]] = {"(a) one digit": {"error": None}}
     if "many_error" in result:
         digits = f"(e) {result.attrs['digits']} digits, a gap for one"
@@ -78,12 +78,12 @@ def _curves(part: SubFigure, result: xarray.Dataset) -> None:
         ax.set(title=title, xlabel="angle (degrees)", xlim=(0, 360), xticks=QUARTERS)
         if len(labels) > 1:
             ax.legend(loc="upper right")
-    axes[0].set_ylim(bottom=0)  # after both panels, which share the axis
+    axes[0].set_ylim(bottom=0)  # set after drawing both panels, which share the axis
     axes[0].set_ylabel("MSE over that of blank")
 
 
 def _stages(part: SubFigure, result: xarray.Dataset, methods: Mapping[str, Embed]) -> None:
-    """Draw every stage as a path over the angle, one row per embedding; the code is drawn once."""
+    """Draw every stage as a path over angles, one row per embedding method; the code is drawn once."""
     names = list(result["stage"].values)
     axes = part.subplots(len(methods), len(names), squeeze=False)
     speed = result["stage_speed"].mean("seed").values
@@ -104,7 +104,7 @@ def _stages(part: SubFigure, result: xarray.Dataset, methods: Mapping[str, Embed
 
 
 def _path(ax: Axes, result: xarray.Dataset, places: np.ndarray) -> Any:
-    """Draw angles as dots coloured by angle, with the gap highlighted; return the dots."""
+    """Draw a dot per angle, coloured by angle, with the gap highlighted; return the dots."""
     angle, gap = result["some_angle"].values, result["some_gap"].values
     x, y = places.T
     ax.scatter(x, y, s=16, color="0.55", linewidths=0, rasterized=True)
@@ -117,7 +117,7 @@ def _path(ax: Axes, result: xarray.Dataset, places: np.ndarray) -> Any:
 
 
 def _pictures(part: SubFigure, result: xarray.Dataset) -> None:
-    """Draw outputs, blends and truths, one column per angle."""
+    """Draw outputs, blends and true images, one column per angle."""
     shown = result["shown"].values
     axes = part.subplots(len(PICTURES), len(shown), squeeze=False)
     for line, (name, title) in zip(axes, PICTURES.items(), strict=True):
@@ -143,10 +143,10 @@ def rotation_caption(result: xarray.Dataset) -> str:
     text = (
         f"A digit rotated by every angle except those strictly between {shown[0]:.0f}° and {shown[-1]:.0f}° (shaded). "
         "(a) Error over angle, relative to a blank image, mean and 5–95 % range over "
-        f"{seed_count(result['ood_over_blank'])}: {mean('ood_over_blank')} in the gap, {mean('mid_gap_error')} at its "
+        f"{seed_count(result['ood_over_blank'])}: {mean('ood_over_blank')} in the gap, {mean('mid_gap_error')} in its "
         f"middle, {mean('id_over_blank')} outside. (b) Stages of the first seed's network over all angles, by {by}, "
-        "gap in orange; × is the speed of a stage (change per degree) inside the gap relative to outside, mean over "
-        f"seeds; the mean of the largest over layers is {fastest.mean().item():.2g}. (c) Outputs of the first seed's "
+        "gap in orange. × marks a stage's speed (change per degree) inside the gap relative to outside, mean over "
+        f"seeds; {fastest.mean().item():.2g} on average in the fastest layer. (c) Outputs of the first seed's "
         "network and (d) linear blends of the true images at the gap's edges. Regressing outputs in the middle half of "
         f"the gap on the truth and the edges gives weights of {mean('truth_weight')} for the truth and "
         f"{mean('edges_weight')} for both edges together, which explain "

@@ -1,9 +1,9 @@
 """Samples for claims: one number per network, and which networks count.
 
-A network counts only if it learnt its training data: its error is below a tenth of a blank image's, and more than 95 %
-of its bumps are in place (tasks without bumps: the error alone). Scores over all kept combinations show that where
-those are the training data. Elsewhere a Dataset has scores of the training examples (`scores.training_fit`), which are
-used instead.
+A network counts only if it learnt its training data, which means that its error is below a tenth of a blank image's and
+more than 95 % of its bumps are in place (for tasks without bumps, only the error matters). If the training data are all
+kept (not held-out) combinations, scores over these are used. Otherwise the Dataset has scores on the training examples
+(`scores.training_fit`), which are used instead. An *arm* is an experimental condition.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from recombine.reproduction.intervals import CONFIDENCE, Estimate, Interval, Sha
 
 LEARNT = Learnt()
 FAILING_ERROR = 0.5
-"""Relative to a blank image's error."""
+"""Held-out error, relative to a blank image's, above which a network fails."""
 COMPOSING_ACCURACY = 0.9
 
 PerSeed = Callable[[xarray.Dataset], xarray.DataArray]
-"""One number per seed, from the part of a Dataset that belongs to one arm."""
+"""Function that computes one number per seed from the part of a Dataset for one arm."""
 Statistic = str | PerSeed
-"""Such a function, or the name of a variable."""
+"""A function as above, or the name of a variable."""
 
 
 def learnt(networks: xarray.Dataset) -> xarray.DataArray:
-    """Whether each network learnt its training data."""
+    """Return whether each network learnt its training data."""
     if "training_over_blank" in networks:
         accuracy = networks["training_accuracy"]
         located = (accuracy > LEARNT.smallest_accuracy) | accuracy.isnull()  # NaN: there were no bumps to locate
@@ -43,14 +43,14 @@ def learnt(networks: xarray.Dataset) -> xarray.DataArray:
 
 
 def trained(networks: xarray.Dataset) -> xarray.DataArray:
-    """Whether each network was trained, even if it diverged."""
+    """Return whether each network was trained, even if it diverged."""
     return networks["trained"] == 1 if "trained" in networks else networks["id_over_blank"].notnull()
 
 
 def sample(
     values: xarray.DataArray, *networks: xarray.Dataset, estimated: Callable[[np.ndarray], Estimate] | None = None
 ) -> Sample:
-    """One value per seed, counted where all `networks` of that seed learnt; by default their trimmed mean is judged."""
+    """Return a sample of one value per seed, counting seeds whose `networks` all learnt (default: trimmed mean)."""
     were_trained = [np.asarray(trained(part).values, dtype=bool) for part in networks]
     counted = [np.asarray(learnt(part).values) & own for part, own in zip(networks, were_trained, strict=True)]
     shares = [own.sum() / max(1, there.sum()) for own, there in zip(counted, were_trained, strict=True)]
@@ -61,17 +61,17 @@ def sample(
 
 
 def number(networks: xarray.Dataset, statistic: Statistic) -> xarray.DataArray:
-    """A statistic of an arm, per seed."""
+    """Return a statistic of an arm for each seed."""
     return networks[statistic] if isinstance(statistic, str) else statistic(networks)
 
 
 def measured(networks: xarray.Dataset, statistic: Statistic) -> Sample:
-    """A statistic of the networks that learnt."""
+    """Return the sample of a statistic over the networks that learnt."""
     return sample(number(networks, statistic), networks)
 
 
 def measured_by(networks: xarray.Dataset, statistic: Statistic, words: str, *dims: str) -> dict[str, Sample]:
-    """A statistic of every trained arm along some dimensions; `words` formats an arm's labels into a case's name."""
+    """Return the sample of a statistic for every trained arm along `dims`; `words` is the template of case names."""
     cases = {}
     for labels in product(*(networks[dim].values for dim in dims)):
         arm = dict(zip(dims, labels, strict=True))
@@ -82,7 +82,7 @@ def measured_by(networks: xarray.Dataset, statistic: Statistic, words: str, *dim
 
 
 def decades(numerator: xarray.DataArray, denominator: xarray.DataArray) -> xarray.DataArray:
-    """log10 of a ratio."""
+    """Return log10 of a ratio."""
     quotient = numerator / denominator
     return quotient.copy(data=np.log10(quotient.values))
 
@@ -91,17 +91,17 @@ def difference(
     statistic: Statistic, own: xarray.Dataset, other: xarray.Dataset, *, untrained: bool = False,
     by: Callable[..., xarray.DataArray] = sub,
 ) -> Sample:  # fmt: skip
-    """A statistic of one arm minus that of another, seed by seed; `untrained` others need not have learnt."""
+    """Compare a statistic of two arms, seed by seed; if the other arm is `untrained`, it need not have learnt."""
     values = by(number(own, statistic), number(other, statistic))
     return sample(values, own) if untrained else sample(values, own, other)
 
 
 ratio = partial(difference, by=decades)
-"""The same as log10 of the ratio."""
+"""The same comparison as log10 of the ratio."""
 
 
 def some_distances(values: xarray.DataArray) -> list[int]:
-    """The smallest, a middle and the largest distance with any value."""
+    """Return the smallest, a middle and the largest distance that have values."""
     present = [int(d) for d in values["distance"].values if values.sel(distance=d).notnull().any()]
     return list(dict.fromkeys(present[k] for k in np.linspace(0, len(present) - 1, 3).astype(int))) if present else []
 
@@ -114,26 +114,26 @@ COMPOSES = {
     "accuracy": above("held-out accuracy", COMPOSING_ACCURACY),
     "over_blank": below("held-out error over blank", FAILING_ERROR),
 }
-"""Criteria for networks that fail to compose, or that compose, by the held-out score that they judge."""
+"""Criteria for networks that fail to compose or that compose, keyed by held-out score."""
 
 
 def held_out_statements(
     criteria: Mapping[str, Criterion], *parts: Callable[..., Mapping[str, Sample]]
 ) -> tuple[Statement, ...]:
-    """One statement per held-out score; cases, and alternatives if any, take the data and the score's name."""
+    """Return one statement per held-out score; `parts` compute cases and alternatives from data and score name."""
     return tuple(
         Statement(criterion, *(partial(part, score=score) for part in parts)) for score, criterion in criteria.items()
     )
 
 
 def majority(values: xarray.DataArray, networks: xarray.Dataset) -> Sample:
-    """Share of networks with a positive value, minus one half."""
+    """Return the share of networks with a positive value, minus 0.5."""
     return sample((values > 0).astype(float).where(values.notnull()), networks, estimated=Majority.of)
 
 
 @dataclass(frozen=True)
 class Majority(Share):
-    """A share of networks minus one half, with Wilson's interval.
+    """A share of networks minus 0.5, with its Wilson interval.
 
     >>> Majority.of([1, 1, 1, 0]).value
     0.25
@@ -152,10 +152,10 @@ class Majority(Share):
 
 
 # -- controls ----------------------------------------------------------------------------------------------------------
-# Arms of the control study, here because the studies that it builds on compare their statistics with it.
+# Arms of the control study. They are defined here because other studies compare their statistics with them.
 
 STRIPE_BUMPS = 100
-"""Bumps in the training set of the CNN that composes thanks to stripes."""
+"""Number of bumps in the training set of the CNN that composes thanks to stripes."""
 FAILING, STRIPED = "failing", f"stripes and {STRIPE_BUMPS} bumps"
 WHOLE, UNTRAINED = "whole grid", "untrained"
 UNPENALISED, PENALISED = "low-rank, no penalty", "low-rank, both penalties"
@@ -164,15 +164,15 @@ CONTROLS = {
     FAILING: (STRIPED, WHOLE, UNTRAINED),
     UNPENALISED: (PENALISED, LOW_RANK_WHOLE, LOW_RANK_UNTRAINED),
 }
-"""Each failing arm, and the arms of the same architecture that it is compared with."""
+"""Failing arms, and the arms of the same architecture that each is compared with."""
 INITIAL = {UNTRAINED: FAILING, LOW_RANK_UNTRAINED: UNPENALISED}
-"""Each untrained arm, and the arm whose initial weights it has."""
+"""Untrained arms, and for each the arm whose initial weights it has."""
 
 
 def controlled(
     data: Data, statistic: Statistic, pairs: Mapping[str, tuple[str, str]], compared: Callable[..., Sample] = difference
 ) -> dict[str, Sample]:
-    """By case, a statistic compared between two arms of the control study, seed by seed; empty without that study."""
+    """Compare a statistic between pairs of arms of the control study, seed by seed; empty without that study."""
     if "controls" not in data:
         return {}
     arms = data["controls"]
@@ -183,6 +183,6 @@ def controlled(
 
 
 def less_controls(data: Data, statistic: Statistic) -> dict[str, Sample]:
-    """A statistic of failing networks minus that of each control."""
+    """Return a statistic of failing networks minus that of each control."""
     pairs = {f"less {other}": (failing, other) for failing, others in CONTROLS.items() for other in others}
     return controlled(data, statistic, pairs)

@@ -1,12 +1,12 @@
-"""Scores that several studies share: the fit to the training examples, and errors inside the hold-out.
+"""Scores shared by several studies: the fit to the training examples, and errors inside the hold-out.
 
-A run's stored scores are over kept and held-out combinations. Where a network is trained on few of the kept ones, or on
-stripes alone, its error on all of them does not show whether it learnt; `training_fit` does, and `samples.learnt` uses
-it where a Dataset has it.
+A run's stored scores are over all kept (not held-out) and all held-out combinations. If a network is trained on few of
+the kept combinations, or on stripes alone, its error on all of them does not show whether it learnt. `training_fit`
+does, and `samples.learnt` uses it if it is in the Dataset.
 
 Conventions: errors are relative to a blank image's, separately for bumps and stripes, and the larger of the two counts,
-because stripes are so much brighter that bumps would not show in a joint mean. Every distinct example counts once.
-Accuracy is over the bumps and NaN without any: a stripe has no position along one of its axes.
+because stripes are so much brighter that they would dominate a joint mean. Every distinct example counts once. Accuracy
+is over bumps only, because a stripe has no position along one of its axes, and NaN if there are none.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from recombine.tasks import Task
 
 
 def training_fit(batch: Batch, outputs: Tensor | None = None) -> dict[str, Tensor]:
-    """Return `training_over_blank` and `training_accuracy` of each run; `outputs` at all grid points, if known."""
+    """Return each run's `training_over_blank` and `training_accuracy`; `outputs` at all grid points save time."""
     task = batch.task
     stripes = batch.outputs(task.isolated_values()) if task.isolated else None
     everywhere = batch.outputs(task.grid.points) if outputs is None else outputs
@@ -31,7 +31,7 @@ def training_fit(batch: Batch, outputs: Tensor | None = None) -> dict[str, Tenso
 
 
 def fit_of_outputs(task: Task, seeds: Sequence[int], outputs: Tensor, stripes: Tensor | None) -> dict[str, Tensor]:
-    """Return the same from outputs at all grid points, `[member, point, y, x]`, and for stripes, a member per seed."""
+    """Return the same from outputs at all grid points, `[member, point, y, x]`, and outputs for stripes."""
     points = task.grid.points
     used = torch.stack([_used(task, seed) for seed in seeds])
     over = _over_blank(task, outputs, points, used)
@@ -44,7 +44,7 @@ def fit_of_outputs(task: Task, seeds: Sequence[int], outputs: Tensor, stripes: T
 
 
 def _used(task: Task, seed: int) -> Tensor:
-    """Which grid points are in a seed's training set."""
+    """Return which grid points are in a seed's training set."""
     values = task.training_values(seed)
     bumps = values[values.isfinite().all(dim=1)]
     nearest = task.grid.nearest(bumps)
@@ -54,27 +54,27 @@ def _used(task: Task, seed: int) -> Tensor:
 
 
 def _over_blank(task: Task, outputs: Tensor, values: Tensor, used: Tensor) -> Tensor:
-    """Mean error relative to a blank image's over the rows that each member uses; NaN where it uses none."""
+    """Return each member's mean error, relative to a blank image's, over the rows it uses; NaN if it uses none."""
     targets = task.examples(values).targets
     blank = squared_error(task.blank.expand_as(targets), targets)
     return _mean(squared_error(outputs, targets), used) / _mean(blank, used)
 
 
 def _mean(values: Tensor, used: Tensor) -> Tensor:
-    """Mean over the rows that each member uses."""
+    """Return the mean over the rows that each member uses."""
     return (values.double() * used).sum(dim=-1) / used.sum(dim=-1)
 
 
 DISTANCE_DIMS = {f"distance_{name}": ("distance",) for name in ("mse", "over_blank", "accuracy")}
-"""Dimensions of the scores by distance; the first entry is 1 px from the kept region."""
+"""Dimensions of the scores by distance; the first entry is for 1 px from the kept region."""
 DISTANCE_METRICS = ("distance_inside", "interior")
 
 
 def errors_by_distance(batch: Batch) -> dict[str, np.ndarray]:
     """Return scores in the interior of the hold-out, `[member]`, and by distance from the kept region.
 
-    Scores are `mse`, `over_blank` and `accuracy`, with the prefix `interior_` or, `[member, distance]`, `distance_`.
-    Blank errors are over the same combinations.
+    Scores are `mse`, `over_blank` and `accuracy`, prefixed with `interior_` (`[member]`) or `distance_` (`[member,
+    distance]`). A blank image's error is computed over the same combinations.
     """
     task = batch.task
     distance = distance_inside(task.held_out, task.grid.shape)
@@ -87,7 +87,7 @@ def errors_by_distance(batch: Batch) -> dict[str, np.ndarray]:
 
 
 def _means(batch: Batch, region: Tensor) -> dict[str, np.ndarray]:
-    """Scores over some of the grid points."""
+    """Return scores over the grid points in a region."""
     error, blank, hit = (
         batch.stored(name)[:, region.numpy()].astype(float).mean(axis=1) for name in ("error", "blank", "hit")
     )

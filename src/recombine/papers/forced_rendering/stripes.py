@@ -1,7 +1,7 @@
 """Remedy B: do examples of single factors make a network compose? (§4.2, App. D, Fig. 4 a, b, d, e, 7)
 
-All 2N stripes with few bumps from the kept combinations, and as many bumps without stripes. In Fig. 7b the number of
-bumps is a percentage of the kept combinations, again with and without stripes.
+Networks are trained on all 2N stripes and a few bumps from the kept (not held-out) combinations, or on the same number
+of bumps without stripes. In Fig. 7b, the number of bumps is a percentage of the kept combinations.
 """
 
 from __future__ import annotations
@@ -35,42 +35,42 @@ WITH, WITHOUT, PERCENT, PERCENT_ALONE, FULL = FAMILIES = (
     "stripes", "bumps alone", "stripes, per cent", "bumps alone, per cent", "all training bumps",
 )  # fmt: skip
 STRIPES_ONLY, STRIPES_AND_BUMPS = "stripes only", "stripes and bumps"
-"""Arms of the tuning study, also shown in Fig. 4f."""
+"""Arms (experimental conditions) of the tuning study, also shown in Fig. 4f."""
 TOLERANCE = 1
-"""Pixels by which a band may lie outside the part of the image that its unit covers."""
+"""Number of pixels by which a band may lie outside the part of the image that its unit covers."""
 NEURONS = 8
-"""First-stage neurons shown (Fig. 4e)."""
+"""Number of first-stage neurons shown (Fig. 4e)."""
 SOME, MANY = 50, 100
-"""Numbers of bumps beside the stripes: in Fig. 4d–e, and where outputs are proper bumps (Fig. 4b, 15)."""
+"""Numbers of bumps added to the stripes: in Fig. 4d–e, and where outputs are proper bumps (Fig. 4b, 15)."""
 
 
 class StripeSettings(BumpPreset):
-    """Numbers of bumps."""
+    """Settings for the numbers of bumps."""
 
     bumps: Several = (0, 10, 50, 100, 200)
-    """Numbers of bumps beside the stripes (Fig. 4b); all but 0 are also trained without stripes."""
+    """Numbers of bumps added to the stripes (Fig. 4b); all but 0 are also trained without stripes."""
     percents: Several = (1, 5, 20, 50)
-    """Bumps with and without stripes, as percentages of the kept combinations (Fig. 7b)."""
+    """Numbers of bumps with and without stripes, as percentages of the kept combinations (Fig. 7b)."""
 
     variants: ClassVar[Mapping[str, Any]] = {"quick": {"bumps": (0, 10, 30), "percents": (5,)}}
 
     @property
     def some_bumps(self) -> int:
-        """The number of bumps nearest to the paper's 50."""
+        """Number of bumps in `bumps` that is closest to the paper's 50."""
         return min(self.bumps, key=lambda bumps: abs(bumps - SOME))
 
     @property
     def many_bumps(self) -> int:
-        """The number of bumps nearest to the paper's 100."""
+        """Number of bumps in `bumps` that is closest to the paper's 100."""
         return min(self.bumps, key=lambda bumps: abs(bumps - MANY))
 
     def striped_spec(self, bumps: int, **task: Any) -> RunSpec:
-        """Return a run on all stripes and some bumps."""
+        """Return a run on all stripes and this number of bumps."""
         return self.spec(isolated=True, training=f"pick:{bumps}", **task)
 
 
 class StripeStudy(Study[StripeSettings]):
-    """Stripes with few bumps against bumps alone."""
+    """Study of stripes with few bumps, compared with bumps alone."""
 
     name: ClassVar[str] = "stripes"
     question: ClassVar[str] = "Do examples of single factors make a network compose?"
@@ -119,14 +119,14 @@ class StripeStudy(Study[StripeSettings]):
 
 
 def conjunctions(task: Task, outputs: Tensor, alone: Tensor) -> dict[str, Tensor]:
-    """How additive held-out outputs are, and the shares of stripes and of a bump in them (§4.2, Fig. 4b).
+    """Return how additive held-out outputs are, and how much stripes and a bump contribute to them (§4.2, Fig. 4b).
 
     `outputs` are those at all grid points, `[member, point, y, x]`, and `alone` those for single factors. An *additive
     conjunction* is a non-negative combination of a point's two training stripes (`recombine.metrics.superposition`).
-    `additive` is the fraction of the held-out outputs that the best combinations explain, `additive_inside` that in
-    the interior of the hold-out. `additive_unweighted` is the fraction explained by the network's own D(x, ∅) + D(∅, y)
-    without weights; it can be negative. `stripe_share` and `bump_share` are the contributions when the true bump is
-    added to the stripes.
+    `additive` is the fraction of the held-out outputs explained by the best combinations, and `additive_inside` the
+    same in the interior of the hold-out. `additive_unweighted` is the fraction explained by the unweighted sum of the
+    network's outputs, D(x, ∅) + D(∅, y), which can be negative. `stripe_share` and `bump_share` are the contributions
+    when the true bump is added to the stripes.
     """
     device, held_out = outputs.device, task.held_out.to(outputs.device)
     signals, drawn = (images.flatten(2).double() - task.background for images in (outputs, alone))
@@ -149,14 +149,14 @@ def conjunctions(task: Task, outputs: Tensor, alone: Tensor) -> dict[str, Tensor
 
 
 def _stripes_of_points(task: Task, stripes: Tensor) -> Tensor:
-    """For each factor, the image of its value alone at every grid point: `[…, factor, point, pixel]`."""
+    """Return each factor's image of its value alone at every grid point, `[…, factor, point, pixel]`."""
     values, points = task.isolated_values(), task.grid.points
     rows = [torch.nonzero(points[:, k, None] == values[None, :, k])[:, 1] for k in range(points.shape[1])]
     return torch.stack([stripes[..., own.to(stripes.device), :] for own in rows], dim=-3)
 
 
 def first_stage_maps(batch: Batch) -> Tensor:
-    """Activations of all units of the first layer after the code over the (x, y) grid: `[member, unit, y, x]`."""
+    """Return the activations of the first layer after the code over the (x, y) grid, `[member, unit, y, x]`."""
     grid = batch.task.grid
     stages = features(batch.reader(), grid.points.to(batch.device), members=1, memory=batch.memory)
     first = next(stage for name, stage in stages if name != INPUT)
@@ -164,13 +164,13 @@ def first_stage_maps(batch: Batch) -> Tensor:
 
 
 def band_scores(maps: Tensor, channels: int) -> dict[str, Tensor]:
-    """Band, orientation and alignment of maps `[member, unit, y, x]` of a first stage (§4.2, Fig. 4e, 3b).
+    """Return band, orientation and alignment scores of first-stage maps `[member, unit, y, x]` (§4.2, Fig. 4e, 3b).
 
-    The units are the pixels of a coarse square image with some channels. Scores are means over units, weighted by the
-    variance of their maps so that silent units do not count. `first_band` is the band index, the share of variance
-    along one axis. `first_orientation` is |V_x − V_y| / V: 1 for a band, 0 for two crossing bands. `first_alignment` is
-    the share of units whose band lies, within `TOLERANCE`, in the rows or columns that the unit's pixel covers, as the
-    bands of penalised embeddings do.
+    The units are the pixels of a coarse square image with several channels. Scores are means over units, weighted by
+    the variance of their maps so that silent units do not count. `first_band` is the band index, the share of variance
+    along one axis. `first_orientation` is |V_x − V_y| / V, which is 1 for a band and 0 for two crossing bands.
+    `first_alignment` is the share of units whose band lies, within `TOLERANCE`, in the rows or columns covered by the
+    unit's pixel, as in penalised embeddings.
     """
     side = round((maps.shape[1] / channels) ** 0.5)
     variance = maps.double().var(dim=(-2, -1), correction=0)
@@ -198,7 +198,7 @@ STUDY = StripeStudy()
 
 
 def striped(result: xarray.Dataset, bumps: int) -> xarray.Dataset:
-    """Return the networks trained on all stripes and some bumps."""
+    """Return the networks trained on all stripes and this number of bumps."""
     return result.sel(family=WITH, bumps=bumps)
 
 
@@ -208,7 +208,7 @@ def all_bumps(result: xarray.Dataset) -> xarray.Dataset:
 
 
 def with_bumps(bumps: int) -> str:
-    """Return the name of a training set of stripes and bumps."""
+    """Return the name of the training set of stripes and this number of bumps."""
     return f"stripes and {bumps} bumps" if bumps else "stripes alone"
 
 
@@ -259,7 +259,7 @@ def _samples(axes: np.ndarray, result: xarray.Dataset, added: list[int]) -> None
 
 
 def _tuning(axes: np.ndarray, tuning: xarray.Dataset) -> None:
-    """Draw one neuron of an early and one of a late stage."""
+    """Draw a neuron of an early stage and one of a late stage."""
     for line, stage in zip(axes, (0, tuning.sizes["shown"] - 1), strict=True):
         neuron_row(line, tuning, tuning["map"].sel(arm=STRIPES_AND_BUMPS).isel(shown=stage))
         line[1].set_xlabel("x")
@@ -270,7 +270,7 @@ def _tuning(axes: np.ndarray, tuning: xarray.Dataset) -> None:
 
 
 def neuron_row(axes: np.ndarray, tuning: xarray.Dataset, maps: xarray.DataArray) -> None:
-    """Draw maps of a stage's first neurons, and their means over y and over x in the last two panels."""
+    """Draw maps of a stage's first neurons, and in the last two panels their means over y and over x."""
     *pictures, over_y, over_x = axes
     for ax, values, color in zip(pictures, maps.values, panels.COLORS, strict=False):
         panels.grid_image(ax, values, tuning, **panels.color_limits(values, 0, 100))
@@ -308,10 +308,10 @@ def stripes_caption(result: xarray.Dataset, threshold: xarray.Dataset, _: xarray
         f"(a) Two of {result.sizes['stripe']} stripes. (b) The first seed's outputs at two held-out places after "
         "training on all stripes and some bumps. In the held-out box, over "
         f"{panels.seed_count(result['ood_mse'].sel(family=WITH))}: "
-        f"{with_stripes}{f'; as many bumps without stripes: {alone}' if alone else ''}. Contributions of the two "
+        f"{with_stripes}{f'; the same number without stripes: {alone}' if alone else ''}. Contributions of the two "
         f"stripes and of a bump at their crossing to held-out outputs, by number of bumps: {shares}. (c) Smallest "
         f"training set that puts {100 * threshold.attrs['target']:.0f} % of bumps in place, with "
-        f"{100 * threshold.attrs['confidence']:.0f} % intervals; open-ended ones run off the panel. (d) log10 of the "
+        f"{100 * threshold.attrs['confidence']:.0f} % intervals (unbounded ones run off the panel). (d) log10 of the "
         "volume element by stage; at the output, its standard deviation over the held-out box minus that over the "
         f"kept points is {failing:.2f} with bumps alone and {composing:.2f} with stripes and {shown} bumps. (e) "
         "First-stage neurons. (f) Tuning of an early and a late neuron."
@@ -319,7 +319,7 @@ def stripes_caption(result: xarray.Dataset, threshold: xarray.Dataset, _: xarray
 
 
 def percents_figure(result: xarray.Dataset) -> Figure:
-    """Draw Fig. 7: all stripes, and outputs for stripes and p % of the bumps."""
+    """Draw Fig. 7: all stripes, and outputs after training on stripes and p % of the bumps."""
     images, background = result["stripe_image"].values, float(result.attrs["background"])
     columns = 14
     rows = -(-len(images) // columns)
@@ -364,7 +364,7 @@ def percents_caption(result: xarray.Dataset) -> str:
     return (
         f"(a) Every stripe of the training set. (b) The first seed's outputs at {result.sizes['sample']} held-out "
         "places after training on stripes and p % of the kept bumps. Held-out error over blank, mean over the "
-        f"{panels.seed_count(over[0])} that all arms share: {errors}. Held-out bumps in place, with and without "
+        f"{panels.seed_count(over[0])} that all conditions share: {errors}. Held-out bumps in place, with and without "
         f"stripes: {places}."
     )
 

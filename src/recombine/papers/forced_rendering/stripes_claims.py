@@ -1,8 +1,8 @@
 """Claims on stripes: do they make a network compose, and what do they do to it?
 
-"Bumps alone" means as many bumps without stripes in C10 and C23, which compare training data, and all training bumps in
-C12 and C22, which compare with failing networks. A network counts if it learnt its own training examples
-(`recombine.papers.forced_rendering.scores`).
+In C10 and C23, which compare training data, "bumps alone" means the same number of bumps without stripes. In C12 and
+C22, which compare with failing networks, it means all training bumps. A network counts if it learnt its training
+examples (`recombine.papers.forced_rendering.scores`).
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from recombine.reproduction.criteria import above, below, effect
 from recombine.reproduction.tables import first_hidden, listed_attribute
 
 FEW_PERCENT = 5
-"""Largest percentage of the bumps at which stripes are claimed to help."""
+"""Largest percentage of bumps at which the paper claims that stripes help."""
 Comparison = Callable[[xarray.Dataset, int], Sample]
-"""A sample from the study's Dataset at a number of bumps beside the stripes."""
+"""Function that returns a sample from the study's Dataset for a number of bumps added to the stripes."""
 
 
 def _by_bumps(compare: Comparison, chosen: Callable[[int, Mapping[str, Any]], bool]) -> Samples:
-    """One case for each number of bumps that is chosen, given the Dataset's attributes.
+    """Return one case for each number of bumps for which `chosen` is true, given the Dataset's attributes.
 
-    The attributes `shown` and `many` are 50 and 100 bumps in the paper's settings.
+    In the paper's settings, the attributes `shown` and `many` are 50 and 100 bumps.
     """
 
     def cases(data: Data) -> dict[str, Sample]:
@@ -47,38 +47,38 @@ def _score(name: str) -> Comparison:
 
 
 def _gain(result: xarray.Dataset, bumps: int) -> Sample:
-    """Accuracy with stripes minus that of as many bumps without."""
+    """Return the accuracy with stripes minus that with the same number of bumps and no stripes."""
     return difference("ood_accuracy", striped(result, bumps), result.sel(family=WITHOUT, bumps=bumps))
 
 
 def _less_all_bumps(statistic: Statistic) -> Comparison:
-    """Stripes and some bumps minus all training bumps without stripes."""
+    """Difference in a statistic: trained on stripes and some bumps, minus trained on all bumps."""
     return lambda result, bumps: difference(statistic, striped(result, bumps), all_bumps(result))
 
 
 def _excess(result: xarray.Dataset, bumps: int) -> Sample:
-    """Excess of spread at the output, all training bumps minus stripes and some bumps."""
+    """Difference in output spread: trained on all bumps, minus trained on stripes and some bumps."""
     return difference(spread_excess, all_bumps(result), striped(result, bumps))
 
 
 def hidden_stages(values: xarray.DataArray) -> list[int]:
-    """Return the indices of the hidden stages that any network has."""
+    """Return the indices of the hidden stages that at least one network has."""
     present = np.flatnonzero(values.notnull().any("seed").values)
     return [int(stage) for stage in present if 0 < stage < present[-1]]
 
 
 def other_additive(data: Data) -> dict[str, Sample]:
-    """Additivity in the interior of the hold-out, and of the network's own stripes without weights."""
+    """Return additivity in the interior of the hold-out, and for the unweighted sum of the network's stripes."""
     names = {"interior only": "additive_inside", "unweighted D(x, ∅) + D(∅, y)": "additive_unweighted"}
     trained = 0 in listed_attribute(data["stripes"], "added")
     return {case: _score(name)(data["stripes"], 0) for case, name in names.items() if trained}
 
 
 def other_gains(data: Data) -> dict[str, Sample]:
-    """Other numbers of bumps; against all training bumps; and the change of shares.
+    """Return gains for other numbers of bumps, gains over all training bumps, and the change of shares.
 
     The shares of stripes and bump (`stripes.conjunctions`) add up to 1, so one falls by as much as the other rises. The
-    change must be half of the output, as the gain must be half of the bumps.
+    same bound of 0.5 applies to the change of shares as to the gain in accuracy.
     """
     result = data["stripes"]
     many, added = int(result.attrs["many"]), listed_attribute(result, "added")
@@ -92,7 +92,7 @@ def other_gains(data: Data) -> dict[str, Sample]:
 
 
 def other_excess(data: Data) -> dict[str, Sample]:
-    """Other numbers of bumps, hidden stages, and roughness instead of spread."""
+    """Return results for other numbers of bumps, for hidden stages, and for roughness instead of spread."""
     result = data["stripes"]
     full, own = all_bumps(result), striped(result, int(result.attrs["shown"]))
     excess = full["spread_excess"] - own["spread_excess"]
@@ -105,7 +105,7 @@ def other_excess(data: Data) -> dict[str, Sample]:
 
 
 def other_bands(data: Data) -> dict[str, Sample]:
-    """Other scores of the first stage, and other numbers of bumps."""
+    """Return results for other scores of the first stage, and for other numbers of bumps."""
     statistics: dict[str, Statistic] = {
         "orientation": "first_orientation",
         "alignment": "first_alignment",
@@ -117,11 +117,11 @@ def other_bands(data: Data) -> dict[str, Sample]:
 
 
 def _by_percent(chosen: Callable[[int], bool], *, errors: bool = False) -> Samples:
-    """Gains in accuracy from stripes at chosen percentages of the bumps; with `errors`, error ratios at all of them."""
+    """Return gains in accuracy from stripes at chosen percentages of bumps; `errors` adds error ratios at all."""
 
     def cases(data: Data) -> dict[str, Sample]:
         result = data["stripes"]
-        percents = [percent for percent in listed_attribute(result, "percents") if percent]  # 0 % has no pair
+        percents = [percent for percent in listed_attribute(result, "percents") if percent]  # 0 % has no counterpart
         pairs = {p: [result.sel(family=own, bumps=p) for own in (PERCENT, PERCENT_ALONE)] for p in percents}
         gains = {f"{p} %": difference("ood_accuracy", *pair) for p, pair in pairs.items() if chosen(p)}
         words = "error without over with stripes, decades"

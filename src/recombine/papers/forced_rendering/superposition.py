@@ -1,15 +1,15 @@
 """Do held-out outputs superpose memorised images, and with which kernel? (§3.3, Fig. 1 d–e, 8)
 
-The bump- and rate-coded networks of the encodings study, and fewer with other codes, other depths, dark bumps and an
-MLP. Everything is measured in the interior of the hold-out unless its name says otherwise:
+The networks are the bump- and rate-coded ones of the encodings study, and fewer with other codes, other depths, dark
+bumps or an MLP. All quantities are measured in the interior of the hold-out unless their name says otherwise:
 
 - `matched`, `mismatched`: variance explained by the best non-negative combination of training images that share x or
-  y, and of as many that share neither; `own_…`: the same with the network's own outputs instead of training images;
-  `truth`, `beyond_truth`: by the true image, and by matching images beyond it;
-- `memorised`, `averaged`, with `…_null`: by the sum of all matching outputs with equal weights, and by D(x̄) + D(ȳ);
-- `kernel_or`, `kernel_product`, `kernel_radial`, `kernel_sum`: correlation of a family of kernels with the similarity
-  of held-out and kept outputs, by `SIMILARITIES`; `kernel_p`: p-value of `or` against shifted ones, for cosine only;
-- `block_contrast`: block contrast, by `CONTRASTS`;
+  y, and of the same number that share neither; `own_…`: the same with the network's outputs as images; `truth`,
+  `beyond_truth`: variance explained by the true image, and additionally by matching images;
+- `memorised`, `averaged`: variance explained by equal-weight matching outputs and by D(x̄) + D(ȳ); `…_null`: chance;
+- `kernel_or`, `kernel_product`, `kernel_radial`, `kernel_sum`: correlation between a family of kernels and each of the
+  `SIMILARITIES` of held-out and kept outputs; `kernel_p`: p-value of `or` against shifted kernels (cosine only);
+- `block_contrast`: block contrast for each of the `CONTRASTS`;
 - `several_peaks`, `peak_count`, `centred_peaks`, `aligned`, `aligned_chance`, `away_aligned`, `away_chance`: see
   `recombine.metrics.errors`.
 """
@@ -36,37 +36,37 @@ from recombine.tasks import Task
 
 CNN_ARM, MLP_ARM, DARK = "CNN", "MLP", "CNN, dark bumps"
 THRESHOLDS = (0.05, 0.1, 0.2, 0.3, 0.5, 0.7)
-"""Fractions of a bump's height above which a pixel counts as overlap; the published scripts use about the last."""
+"""Fractions of a bump's height above which a pixel counts as overlap; the published scripts use about 0.7."""
 SHOWN_THRESHOLD = 0.1
-"""Threshold in figures: the scripts' leaves a single pixel of a bump, and nothing of most held-out outputs."""
+"""Threshold in figures. The scripts' threshold leaves one pixel of a bump and nothing of most held-out outputs."""
 
 
 def of_depth(depth: int) -> str:
-    """Name of the CNN of another depth."""
+    """Return the name of the CNN of this depth."""
     return f"CNN of depth {depth}"
 
 
 def overlap(threshold: float) -> str:
-    """Name of the pixel overlap at a threshold."""
+    """Return the name of the pixel overlap at a threshold."""
     return f"overlap above {threshold:g}"
 
 
 COSINE, DISTANCE, ALL_ROWS, STANDARDISED = "cosine", "L2 distance", "cosine, all rows", "cosine, rows standardised"
 SIMILARITIES = (COSINE, DISTANCE, *map(overlap, THRESHOLDS), ALL_ROWS, STANDARDISED)
-"""Similarities that kernels are compared with, over the rows in the interior unless named otherwise."""
+"""Similarities that kernels are compared with, over rows in the interior unless their name says otherwise."""
 FAMILIES = ("or", "product", "radial", "sum")
-"""Families of kernels; `or` is the smoothed binary factorized one."""
+"""Families of kernels; `or` is the smoothed binary factorized kernel."""
 FULL_MATRIX = "cosine, full matrix"
 CONTRASTS = (COSINE, DISTANCE, *map(overlap, THRESHOLDS), FULL_MATRIX)
-"""Similarities whose blocks are measured, between held-out and kept outputs unless named otherwise."""
+"""Similarities whose block contrast is measured, between held-out and kept outputs unless stated otherwise."""
 KERNELS = {
     "cosine": "cosine similarity", "l2": "L2 distance", "overlap": f"pixel overlap above {SHOWN_THRESHOLD:g}"
 }  # fmt: skip
-"""Kernels in figures, and their titles."""
+"""Kernels shown in figures, and their titles."""
 OUTPUT, SUM, X_ALONE, Y_ALONE, TRUTH = PANELS = ("answer", "superposition", "x alone", "y alone", "truth")
 """Images of Fig. 1d, by their names in the Dataset."""
 MATRIX_SIDE = 16
-"""Gram matrices of grids larger than this along an axis keep every second value along each axis."""
+"""Gram matrices of grids with a longer side than this use every second value along each axis."""
 
 SUPERPOSITION_METRICS = (
     "averaged_prediction", "block_contrast", "gram_matrix", "interior", "kernel_families", "nonnegative_superposition",
@@ -79,22 +79,22 @@ PEAK_NAMES = {"several": "several_peaks", "count": "peak_count", "centred": "cen
 
 
 def superposed(networks: xarray.Dataset) -> xarray.DataArray:
-    """Variance explained by training images that share x or y, minus that explained by as many that share neither."""
+    """Return the variance explained by training images that share x or y, minus that by images that share neither."""
     return networks["matched"] - networks["mismatched"]
 
 
 def signals(batch: Batch, codes: Tensor) -> Tensor:
-    """Outputs minus the background for rows of codes: `[member, row, pixel]`."""
+    """Return outputs minus the background for rows of codes, `[member, row, pixel]`."""
     return batch.forward(codes.float()).flatten(2) - batch.task.background
 
 
 def true_signals(task: Task) -> Tensor:
-    """True images minus the background at every grid point: `[point, pixel]`."""
+    """Return true images minus the background at every grid point, `[point, pixel]`."""
     return task.render(task.grid.points).float().flatten(1) - task.background
 
 
 def superposition_scores_of(batch: Batch) -> dict[str, np.ndarray]:
-    """Return the scores above for finished runs: `[member]`, followed by the dimensions in `SUPERPOSITION_DIMS`."""
+    """Return the module's scores for finished runs, `[member]` followed by the dimensions in `SUPERPOSITION_DIMS`."""
     task, codes, outputs = batch.task, batch.task.codes(batch.task.grid.points), partial(signals, batch)
     # D(x̄) + D(ȳ): the sum over factors of the output with all other factors averaged out
     averaged = metrics.averaged_prediction(outputs, codes, task.code_sizes, codes[~task.held_out])
@@ -103,9 +103,9 @@ def superposition_scores_of(batch: Batch) -> dict[str, np.ndarray]:
 
 
 def signal_scores(task: Task, drawn: Tensor, averaged: Tensor | None = None) -> dict[str, Tensor]:
-    """Return the scores above from outputs minus the background at every grid point, `[member, point, pixel]`.
+    """Return the module's scores from outputs minus the background at every grid point, `[member, point, pixel]`.
 
-    `averaged` is D(x̄) + D(ȳ) at every grid point; without it there are no `averaged` scores.
+    `averaged` is D(x̄) + D(ȳ) at every grid point; if it is omitted, so are the `averaged` scores.
     """
     device, shape = drawn.device, task.grid.shape
     points, held, truth = task.grid.points.to(device), task.held_out.to(device), true_signals(task).to(device)
@@ -137,7 +137,7 @@ def signal_scores(task: Task, drawn: Tensor, averaged: Tensor | None = None) -> 
 
 class Settings(MLPSettings):
     superposition_depths: AnyNumber = (2, 6, 8)
-    """Other depths of the bump-coded CNN."""
+    """Additional depths of the bump-coded CNN."""
 
     variants: ClassVar[Mapping[str, Any]] = {"quick": {"superposition_depths": ()}}
 
@@ -180,7 +180,7 @@ class SuperpositionStudy(Study[Settings]):
 
 
 def _pictured(batch: Batch) -> dict[str, Any]:
-    """Gram matrices, and the panels of Fig. 1d at one held-out position, in the order of `PANELS`."""
+    """Return Gram matrices, and the panels of Fig. 1d at one held-out position in the order of `PANELS`."""
     task, points, held = batch.task, batch.task.grid.points, batch.task.held_out
     codes, truth, dark = task.codes(points), true_signals(task).to(batch.device), task.background == 1
     every, (order, _) = signals(batch, codes), _matrix_order(task)
@@ -199,7 +199,7 @@ def _pictured(batch: Batch) -> dict[str, Any]:
 
 
 def _matrix_order(task: Task) -> tuple[Tensor, int]:
-    """Return the grid points of a Gram matrix, kept combinations first, and the number of kept ones."""
+    """Return the grid points of a Gram matrix, kept (not held-out) ones first, and the number of kept ones."""
     step = 2 if max(task.grid.shape) > MATRIX_SIDE else 1
     chosen = (task.grid.indices % step == 0).all(dim=1)
     kept, held = (torch.nonzero(chosen & region).flatten() for region in (~task.held_out, task.held_out))

@@ -1,6 +1,6 @@
-"""Claims and figures on what failing networks draw instead, and with which kernel.
+"""Claims and figures on what failing networks draw instead, and on their kernel.
 
-All numbers are from the interior of the hold-out. The first case of each claim is the bump-coded CNN of default depth.
+Everything is measured in the interior of the hold-out. The first case of a claim is the bump-coded, default-depth CNN.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from recombine.reproduction.criteria import above, effect
 from recombine.reproduction.figures import FigureSpec
 
 SUPERPOSED = 0.2
-"""Smallest relevant difference of variance explained."""
+"""Smallest relevant difference in variance explained."""
 SHIFT_LEVEL = 0.05
-"""Largest share of shifted kernels that may agree as well as the OR kernel."""
+"""Largest share of shifted kernels that may fit as well as the OR kernel."""
 
 
 def _networks(data: Data, code: str = "bump", decoder: str = CNN_ARM) -> xarray.Dataset:
@@ -45,7 +45,7 @@ def _of(data: Data, statistic: Statistic, code: str = "bump", **options: str) ->
 
 
 def _others(data: Data, statistic: Statistic, *besides: str) -> dict[str, Sample]:
-    """All codes but bump and `besides`, and the other decoders with bump codes."""
+    """Return samples for all codes except bump and `besides`, and for other decoders with bump codes."""
     result = data["superposition"].drop_sel(decoder=measures.DARK, errors="ignore")
     codes, decoders = result.sel(decoder=CNN_ARM), result.sel(encoding="bump").drop_sel(decoder=CNN_ARM)
     return {
@@ -55,7 +55,7 @@ def _others(data: Data, statistic: Statistic, *besides: str) -> dict[str, Sample
 
 
 def _superposed_otherwise(data: Data) -> dict[str, Sample]:
-    """Other forms of superposition, superposition beyond the truth, share of seeds, other codes and decoders."""
+    """Return results for other forms of superposition, the share of seeds, and other codes and decoders."""
     forms: dict[str, Statistic] = {
         "of the network's own outputs": lambda own: own["own_matched"] - own["own_mismatched"],
         "equal weights": lambda own: own["memorised"] - own["memorised_null"],
@@ -71,25 +71,25 @@ def _superposed_otherwise(data: Data) -> dict[str, Sample]:
 
 
 def over_rival(networks: xarray.Dataset, rival: str, similarity: str = COSINE) -> xarray.DataArray:
-    """Correlation of the OR kernel minus that of another family."""
+    """Return the correlation of the OR kernel minus that of another family."""
     agreement = networks.isel(similarity=measures.SIMILARITIES.index(similarity))
     return agreement["kernel_or"] - agreement[f"kernel_{rival}"]
 
 
 def over_rivals(networks: xarray.Dataset, similarity: str = COSINE) -> xarray.DataArray:
-    """Correlation of the OR kernel minus that of the better of product and radial kernels."""
+    """Return the correlation of the OR kernel minus that of the product or radial kernel, whichever is higher."""
     product, radial = (over_rival(networks, rival, similarity) for rival in ("product", "radial"))
     return product.where(product < radial, radial)
 
 
 def binary_kernel(networks: xarray.Dataset) -> xarray.DataArray:
-    """`over_rivals`, but at most 0 where OR kernels shifted over the grid agree just as well."""
+    """Return `over_rivals`, but at most 0 where OR kernels shifted over the grid fit just as well."""
     margin = over_rivals(networks)
     return margin.where(networks["kernel_p"] < SHIFT_LEVEL, margin.clip(max=0))
 
 
 def contrast(networks: xarray.Dataset, blocks: str = COSINE) -> xarray.DataArray:
-    """Block contrast."""
+    """Return the block contrast."""
     return networks["block_contrast"].isel(blocks=measures.CONTRASTS.index(blocks))
 
 
@@ -99,7 +99,7 @@ def _bump_less_rate(data: Data, blocks: str, *, dark: bool = False) -> Sample:
 
 
 def aligned_artefacts(networks: xarray.Dataset) -> xarray.DataArray:
-    """Share of peaks away from the truth that lie in the true row or column, minus chance."""
+    """Return the share of peaks away from the truth that lie in the true row or column, minus chance."""
     return networks["away_aligned"] - networks["away_chance"]
 
 
@@ -182,7 +182,7 @@ CLAIMS = (
 
 
 def superposition_row(figure: SubFigure, result: xarray.Dataset) -> None:
-    """Draw an output with its parts, Gram matrices, and the OR kernel's advantage by threshold."""
+    """Draw an output and its components, Gram matrices, and the OR kernel's advantage by threshold."""
     left, right = divided(figure, 1, 2, width_ratios=[3.3, 2.6])
     titles = {
         measures.OUTPUT: "(d) output", measures.X_ALONE: "x, mean y", measures.Y_ALONE: "mean x, y",
@@ -230,17 +230,17 @@ def superposition_words(result: xarray.Dataset) -> str:
     return (
         "(d) An output in the box, the outputs for each factor with the other one averaged out, and the best "
         "non-negative sum of training images that share x or y. In the interior of the box such sums explain "
-        f"{matched} of the outputs' variance, sums of as many images that share neither {mismatched} (difference "
+        f"{matched} of the outputs' variance, sums of equally many that share neither {mismatched} (difference "
         f"{superposed(networks).mean().item():.2f}, {seed_count(networks['matched'])}), and the true images {truth}. "
         f"(e) The binary kernel, overlap of pixels above {SHOWN_THRESHOLD:g} of a bump's height, and cosine similarity "
-        "between held-out and kept outputs; right, how much better the smoothed binary (OR) kernel correlates with the "
-        "overlap in the interior than product and radial kernels do, by threshold; at "
-        f"{SHOWN_THRESHOLD:g}: {shown}; for cosine similarity {cosine}."
+        "between held-out and kept outputs. Right: how much better the smoothed binary (OR) kernel correlates with the "
+        "overlap in the interior than product and radial kernels do, by threshold (at "
+        f"{SHOWN_THRESHOLD:g}: {shown}; for cosine similarity: {cosine})."
     )
 
 
 def kernels_figure(result: xarray.Dataset) -> Figure:
-    """Fig. 8: draw three matrices for the bump code (top) and the rate code (bottom)."""
+    """Draw Fig. 8: three matrices for the bump code (top) and the rate code (bottom)."""
     kept = int(result.attrs["kept"])
     with styled():
         figure, axes = pyplot.subplots(2, 3, figsize=(7.6, 5.2), layout="constrained")

@@ -1,18 +1,18 @@
 """Do networks that compose have the structure that Appendix A of the paper requires? (§3.4, App. A)
 
-CNNs and MLPs on bump codes and the low-rank decoder on one-hot codes, each without a remedy, with one (stripes and 100
-bumps; both penalties), trained on the whole grid, and untrained. Measured are products of single-factor functions in
-outputs, pixel by pixel (Eq. 17); whether a linear map (Eq. 24) or an invertible flow (Eq. 25–27) splits a stage into
-one block per factor; decoding of factors, and the rank of the Jacobian (A.3); the kernel's position between
-memorisation and factorization (A.5); the share of a stage that is a sum of blocks, and the width of the hole (§3.4).
+The networks are CNNs and MLPs on bump codes and the low-rank decoder on one-hot codes, each without a remedy, with one
+(stripes and 100 bumps, or both penalties), trained on the whole grid, and untrained. We measure the number of products
+of single-factor functions in outputs, pixel by pixel (Eq. 17); whether a linear map (Eq. 24) or an invertible flow
+(Eq. 25–27) splits a stage into one block per factor; how well factors can be decoded, and the rank of the Jacobian
+(A.3); the kernel's position between memorisation and factorization (A.5); and the share of a stage that is a sum of
+blocks, and the width of the hole (§3.4).
 
-The appendix says that failing networks lose these properties, and measures none of them. Here networks without a remedy
-are compared, seed by seed, with composing networks of the same architecture, which for MLPs are those trained on the
-whole grid. Where the paper blames the hole in the data (§3.4), all are compared with networks trained on the whole
-grid. Whole-grid and untrained networks are the controls of every comparison.
-
-The settings (a relative error of 0.3 for counting products, the choice of stages, negative scores counted as 0) and the
-smallest relevant differences were chosen after seeing results of seeds 0 to 7.
+The appendix says that failing networks lose these properties, but measures none of them. Here, networks without a
+remedy are compared, seed by seed, with composing networks of the same architecture (for MLPs, networks trained on the
+whole grid). Where the paper attributes failure to the hole in the data (§3.4), the comparison is with networks trained
+on the whole grid. Whole-grid and untrained networks are controls. The settings (a relative error of 0.3 for counting
+products, the choice of stages, negative scores set to 0) and the smallest relevant differences were chosen after
+seeing the results of seeds 0 to 7.
 """
 
 from __future__ import annotations
@@ -56,49 +56,49 @@ FAMILIES = {
     family: (family, f"{family}, {remedy}", f"{family}, whole grid", f"{family}, untrained")
     for family, remedy in REMEDIES.items()
 }
-"""Arms by architecture: without a remedy, with one, trained on the whole grid, and before training."""
+"""Arms (experimental conditions) by architecture: no remedy, with a remedy, whole grid, and untrained."""
 KINDS = ("no remedy", "remedy", "whole grid", "untrained")
 """Labels of an architecture's arms in the figure."""
 WHOLE = {family: arms[2] for family, arms in FAMILIES.items()}
 UNTRAINED = {family: arms[3] for family, arms in FAMILIES.items()}
 COMPOSING = {"CNN": FAMILIES["CNN"][1], "low-rank": FAMILIES["low-rank"][1], "MLP": WHOLE["MLP"]}
-"""The composing arm of each architecture. MLPs do not compose with stripes (seeds 0 to 7: 30 % in place)."""
+"""Composing arm of each architecture. MLPs do not compose with stripes (30 % in place on seeds 0 to 7)."""
 INITIAL = {untrained: failing for failing, _, _, untrained in FAMILIES.values()}
-"""Each untrained arm, and the arm whose initial weights it has."""
+"""Untrained arms, and for each the arm whose initial weights it has."""
 FLOW = "nonlinear_factorization"
 STAGE_COLUMNS = (
     "kernel_axis", "linear_factorization", "factor_recovery", "factor_recovery_held_out", "reversibility", "additivity",
     "hole",
 )  # fmt: skip
-"""Registered metrics of every stage."""
+"""Registered metrics that are computed at every stage."""
 DIMS: Mapping[str, Sequence[str]] = {
     **{column.name: ("stage",) for name in (*STAGE_COLUMNS, FLOW) for column in STAGE_METRICS[name].columns},
     **dict.fromkeys(("held_ranks", "kept_ranks", "target_ranks"), ("rank",)),
 }
 LARGEST_RANK = 4
-"""Sums of more products are counted together."""
+"""Largest number of products to search for; longer sums are counted together."""
 
 
 class Settings(MLPSettings, StripeSettings, PenaltySettings):
-    """Settings of the studies whose networks it measures, and of its measurements."""
+    """Settings of the studies whose networks are measured, and of the measurements."""
 
     theory_epsilon: Positive = 0.3
     """Largest relative error of a sum of products."""
     theory_pixels: Count = 32
-    """Pixels, those with most energy in the target, whose products are counted where that takes a search."""
+    """Number of pixels for which products are counted by search; those with the most energy in the target are used."""
     theory_flow_steps: Count = 150
-    """Most training steps of a flow that splits a stage into blocks."""
+    """Maximum number of training steps for a flow that splits a stage into blocks."""
     theory_seeds: Seeds = 40
-    """Seeds of the theory study."""
+    """Number of seeds in the theory study."""
 
     variants: ClassVar[Mapping[str, Any]] = {"quick": {"theory_pixels": 16, "theory_flow_steps": 50, "theory_seeds": 3}}
 
 
 class TheoryStudy(Study[Settings]):
-    """Appendix A, measured on failing and composing networks."""
+    """Study of the properties in Appendix A in failing and composing networks."""
 
     name: ClassVar[str] = "theory"
-    question: ClassVar[str] = "Do networks that compose have the structure that Appendix A asks for?"
+    question: ClassVar[str] = "Do networks that compose have the structure that Appendix A requires?"
     settings: ClassVar[type[Settings]] = Settings
     metrics: ClassVar[tuple[str, ...]] = (
         "extreme_pixel", "hits", "landmarks", "learnt_complexity", "metric_tensor", "nonlinear_factorization",
@@ -107,7 +107,7 @@ class TheoryStudy(Study[Settings]):
 
     def arms(self, preset: Settings) -> list[Arm]:
         cnn, low_rank = preset.spec(), penalised_spec(preset, NONE)
-        # The MLP has the depth nearest to the CNN's number of stages.
+        # The MLP's number of stages is the closest to the CNN's.
         mlp = preset.mlp_spec("bump", matched_depth(preset.mlp_depths, preset.depth))
         bumps = min(MANY, kept_combinations(cnn))
         specs = {
@@ -138,7 +138,7 @@ class TheoryStudy(Study[Settings]):
 
 
 def products(batch: Batch, preset: Settings) -> dict[str, Tensor]:
-    """Mean numbers of products in outputs, and the shares of energy in pixels with 0, 1, … products."""
+    """Return the mean number of products in outputs, and the shares of energy in pixels with 0, 1, … products."""
     task, shape = batch.task, batch.task.grid.shape
     target = (task.render(task.grid.points) - task.background).flatten(1).to(batch.device)
     outputs = (batch.outputs(task.grid.points) - task.background).flatten(2).to(batch.device)
@@ -163,7 +163,7 @@ def products(batch: Batch, preset: Settings) -> dict[str, Tensor]:
 
 
 def stage_columns(batch: Batch, flow_steps: int) -> dict[str, np.ndarray]:
-    """Registered metrics of every stage, mean over factors, and the score of a flow at the last hidden stage."""
+    """Return registered metrics of every stage, averaged over factors, and a flow's score at the last hidden stage."""
     task, reader, memory = batch.task, batch.reader(), batch.memory
     points = task.grid.points.to(batch.device)
     exact = metric_tensor(reader, points, members=1, memory=memory) if task.encoding.differentiable else None
@@ -189,36 +189,36 @@ STUDY = TheoryStudy()
 # -- claims ----------------------------------------------------------------------------------------------------------
 
 Place = Callable[[xarray.DataArray], xarray.DataArray]
-"""Reduces values over stages to one per seed."""
+"""Function that reduces the values of all stages to one value per seed."""
 
 
 def clipped(score: xarray.DataArray) -> xarray.DataArray:
-    """R² with negative values set to 0: how much worse than the mean a prediction is has no meaning here."""
+    """Return R² with negative values set to 0, since how much a prediction is worse than the mean is irrelevant."""
     return score.clip(min=0)
 
 
 def linear_split(networks: xarray.Dataset) -> xarray.DataArray:
-    """R² of the linear test, negative values set to 0, mean over the hidden stages."""
+    """Return R² of the linear test, with negative values set to 0, averaged over the hidden stages."""
     return mean_of_hidden(clipped(networks["linear_factorization"]))
 
 
 def at(place: Place, name: str) -> PerSeed:
-    """Return the statistic that reads a variable at a stage."""
+    """Return a statistic that reads a variable at a stage."""
     return lambda networks: place(networks[name])
 
 
 def lost(place: Place, name: str) -> PerSeed:
-    """Return the statistic that is 1 minus a share at a stage."""
+    """Return a statistic that is 1 minus the variable at a stage."""
     return lambda networks: 1 - place(networks[name])
 
 
 def minus(statistic: PerSeed) -> PerSeed:
-    """Return the negated statistic, for what failing networks are claimed to have less of."""
+    """Return the negated statistic, for quantities claimed to be smaller in failing networks."""
     return lambda networks: -statistic(networks)
 
 
 held_loss = lost(last_hidden, "factor_recovery_held")
-"""1 − R² of factors decoded at held-out points from the last hidden stage."""
+"""1 − R² for factors decoded from the last hidden stage at held-out points."""
 mixing = lost(last_hidden, "additivity")
 """Share of the last hidden stage's variance that is not a sum of blocks."""
 hole_width = at(output, "hole_openness")
@@ -226,9 +226,9 @@ hole_width = at(output, "hole_openness")
 
 
 def _against(data: Data, cases: Mapping[str, tuple[Mapping[str, str], Statistic]]) -> dict[str, Sample]:
-    """Failing networks minus others, by architecture, for pairs of other arms and a statistic; by ending of the case.
+    """Return failing networks minus others for each architecture; `cases` maps name suffixes to (arms, statistic).
 
-    All networks must have learnt, except untrained ones.
+    Only networks that learnt are compared, except for untrained ones.
     """
     result = data["theory"]
     return {
@@ -243,7 +243,7 @@ def _against(data: Data, cases: Mapping[str, tuple[Mapping[str, str], Statistic]
 def _compared(
     criterion: Criterion, others: Mapping[str, str], statistic: PerSeed, otherwise: Mapping[str, Statistic]
 ) -> Statement:
-    """Failing networks minus others; alternatives are other statistics, controls the other kinds of networks."""
+    """State how failing networks differ from others, with other statistics and, as controls, other networks."""
     controls = {"whole grid": WHOLE} if others is COMPOSING else {"composing": COMPOSING}
     controls["untrained"] = UNTRAINED
     return Statement(
@@ -286,7 +286,7 @@ CLAIMS = (
                 minus(linear_split),
                 {
                     "last hidden stage": lambda own: -last_hidden(clipped(own["linear_factorization"])),
-                    # only the last hidden stage has a flow
+                    # flows are fitted only to the last hidden stage
                     "last hidden stage, after a flow": lambda own: -clipped(own[FLOW]).max("stage"),
                     "output": lambda own: -output(clipped(own["linear_factorization"])),
                 },
@@ -347,11 +347,11 @@ ALONG_STAGES = {
 }
 """Variables drawn along the stages, and the titles of their columns."""
 LABELLED = ("delta", "bump", "additive")
-"""Known kernels that are labelled; OR and broad Gaussian kernels lie too close to the additive one."""
+"""Known kernels with labels; those of OR and broad Gaussian kernels would overlap with the additive one's."""
 
 
 def theory_figure(result: xarray.Dataset) -> Figure:
-    """Draw one row per architecture: products, the kernel axis, and four variables along the stages."""
+    """Draw products, the kernel axis and four variables along the stages, one row per architecture."""
     with styled():
         figure, axes = pyplot.subplots(
             len(FAMILIES), 2 + len(ALONG_STAGES), figsize=(14.0, 2.5 * len(FAMILIES)), layout="constrained"
@@ -379,7 +379,7 @@ def theory_figure(result: xarray.Dataset) -> Figure:
 
 
 def _kernel_axis(ax: Axes, result: xarray.Dataset, arms: tuple[str, ...]) -> None:
-    """Draw the kernels of the outputs, one dot per network, between known kernels."""
+    """Draw the positions of the outputs' kernels between known kernels, one dot per network."""
     for place, (arm, color) in enumerate(zip(arms, COLORS, strict=False)):
         values = output(result["above_delta"].sel(arm=arm)).values
         values = values[np.isfinite(values)]
@@ -396,7 +396,7 @@ def _kernel_axis(ax: Axes, result: xarray.Dataset, arms: tuple[str, ...]) -> Non
 
 
 def theory_caption(result: xarray.Dataset) -> str:
-    """Return the caption: means by arm of what the claims are judged by."""
+    """Return the caption, with means by arm of the quantities in the claims."""
     judged = {
         "products per pixel": result["held_products"],
         "blocks, hidden stages": linear_split(result),
@@ -410,7 +410,7 @@ def theory_caption(result: xarray.Dataset) -> str:
         for name, values in judged.items()
     )
     return (
-        "Appendix A, measured on networks without and with a remedy (stripes and 100 bumps; both penalties for the "
+        "Properties in Appendix A of networks without and with a remedy (stripes and 100 bumps; both penalties for the "
         f"low-rank decoder), trained on the whole grid, and untrained; {seed_count(result['held_products'])}. (a) "
         "Products of single-factor functions per pixel in held-out outputs (relative error "
         f"{result.attrs['epsilon']:g}; dotted: target images). (b) Position of the outputs' kernels between the delta "

@@ -1,17 +1,17 @@
 """How does the amount of data needed grow with image size? (§4.2, Fig. 4c)
 
-The threshold is the smallest training set with which networks reach 90 % coordinate accuracy; its exponent is the
-least-squares slope of ln threshold on ln N. The paper claims N³ with bumps alone, and N with all 2N stripes and few or
-no bumps. docs/reproduction.md, C11, has the protocols and the verdict.
+The threshold is the smallest training set with which networks reach 90 % coordinate accuracy. Its exponent is the
+least-squares slope of ln threshold against ln N. The paper claims N³ with bumps alone, and N with all 2N stripes and
+few or no bumps. Claim C11 in docs/reproduction.md has the protocols and the verdict.
 
-Bumps are independent draws; one that is drawn twice counts twice. Accuracy is evaluated at integer positions, over the
-whole grid where bumps are drawn from all of it and in the held-out box where they are not. With stripes, a training set
-has 2N + n examples for n ≥ 0 bumps; where stripes alone suffice, the threshold is exactly 2N.
+Bumps are drawn independently, and repeated draws count separately. Accuracy is evaluated at integer positions, over the
+whole grid if bumps are drawn from all of it, and otherwise in the held-out box. With stripes, a training set has 2N + n
+examples for n ≥ 0 bumps; if stripes alone suffice, the threshold is exactly 2N.
 
-The exponent is judged on the paper's network with bumps over the whole grid. Read literally, the paper's bumps lie
-outside the hold-out and the 90 % are to be reached inside, for which there may be no threshold; the second statement
-tests that more than half of the networks reach it with the largest affordable set. The exponent with stripes is not
-tested: all 2N stripes are always given, so it is 1 by construction wherever they suffice without bumps.
+The exponent is judged on the paper's network with bumps over the whole grid. Taken literally, the paper's bumps lie
+outside the hold-out and 90 % must be reached inside it, for which there may be no threshold. The second statement tests
+whether more than half of the networks reach it with the largest affordable set. The exponent with stripes is not
+tested, because it is 1 by construction if the 2N stripes suffice without bumps.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ from recombine.store import Run
 PER_NETWORK = (
     "bumps", "examples", "accuracy", "whole_accuracy", "held_out_accuracy", "training_over_blank", "training_accuracy",
 )  # fmt: skip
-"""Variables stored per network; NaN for scores of networks that diverged. The target refers to `accuracy`."""
+"""Variables stored per network (scores are NaN if it diverged). The target applies to `accuracy`."""
 RECORDED = ("steps", "epochs", "width", "depth", "small_width", "small_depth", "small_steps")
-"""Settings, without their prefix, that are attributes of the Dataset."""
+"""Settings, without their prefix, that are stored as attributes of the Dataset."""
 MOST = 1024
 """Largest number of training examples on which a network is scored."""
 CHUNK = 256
@@ -49,21 +49,21 @@ CHUNK = 256
 
 
 class ThresholdStudy(Study[Settings]):
-    """Smallest training set for 90 % accuracy against N, by protocol."""
+    """Study of the smallest training set for 90 % accuracy against N, under several protocols."""
 
     name: ClassVar[str] = "threshold"
-    question: ClassVar[str] = "How does the data needed for 90 % accuracy grow with the image?"
+    question: ClassVar[str] = "How does the amount of data needed for 90 % accuracy grow with image size?"
     settings: ClassVar[type[Settings]] = Settings
     version: ClassVar[int] = 2
     metrics: ClassVar[tuple[str, ...]] = ("extreme_pixel", "hits", "squared_error")
 
     def cells(self, preset: Settings) -> list[Cell]:
-        """Return every threshold to be fitted."""
+        """Return a cell for every threshold to be fitted."""
         protocols, sizes = design.PROTOCOLS[: preset.threshold_protocols], sorted(set(preset.threshold_sizes))
         return [Cell(preset, *labels) for labels in product(protocols, FAMILIES, sizes)]
 
     def arms(self, preset: Settings) -> list[Arm]:
-        """Return the first round, one network per arm: stripes alone, and bumps over all affordable numbers."""
+        """Return the first round, one network per arm: stripes alone, and all affordable numbers of bumps."""
         return [
             Arm((*cell.labels, design.bumps_of(spec), spec.seed), spec)
             for cell in self.cells(preset)
@@ -76,7 +76,7 @@ class ThresholdStudy(Study[Settings]):
     def more(self, preset: Settings, runs: Mapping[str, Run]) -> list[RunSpec]:
         specs = {spec.digest: spec for cell in self.cells(preset) for spec in cell.planned(runs)}
         new = (spec for key, spec in specs.items() if key not in runs)
-        # Networks of the same size and similar training length train together most efficiently.
+        # Training together is most efficient for networks of the same size and similar training length.
         return sorted(new, key=lambda spec: (spec.task.image_shape[0], spec.total_steps, spec.seed))
 
     def trials(self, preset: Settings, device: torch.device, runs: Mapping[str, Run]) -> Trials[Settings]:
@@ -110,12 +110,12 @@ class ThresholdStudy(Study[Settings]):
 def measured(
     cell: Cell, trials: Trials[Settings], scores: Mapping[str, Mapping[str, float]], generator: np.random.Generator
 ) -> dict[str, Any]:
-    """Return the scores of a cell's networks, padded to the largest cell, and the threshold of those that learnt."""
+    """Return the scores of a cell's networks, padded to the largest cell, and the threshold for those that learnt."""
     rows, runs = [], trials[cell.labels]
     for run in runs:
         bumps = design.bumps_of(run.spec)
         row: dict[str, float] = {"bumps": bumps, "examples": cell.stripes + bumps}
-        if run.key in scores:  # it did not diverge
+        if run.key in scores:  # the network did not diverge
             accuracies = {"whole_accuracy": design.whole_accuracy(run), "held_out_accuracy": run.scores["ood_accuracy"]}
             row |= {"accuracy": cell.accuracy(run), **accuracies, **scores[run.key]}
         rows.append(row)
@@ -134,10 +134,10 @@ def measured(
 
 @torch.no_grad()
 def training_scores(run: Run, device: torch.device) -> dict[str, float]:
-    """Error over blank and accuracy on a network's training examples; without bumps the accuracy is NaN.
+    """Return error over blank and accuracy on a network's training examples; without bumps the accuracy is NaN.
 
-    Unlike `scores.training_fit`, this handles bumps off the grid and counts bumps that were drawn twice twice. Of more
-    than `MOST` examples it uses that many, evenly spaced; draws are in random order.
+    Unlike `scores.training_fit`, this handles bumps off the grid and counts repeated draws separately. If there are
+    more than `MOST` examples, it uses `MOST` evenly spaced ones, which is a random sample since draws are unordered.
     """
     task = run.spec.task
     values = task.training_values(run.spec.seed)
@@ -158,24 +158,24 @@ STUDY = ThresholdStudy()
 
 
 # -- exponents -------------------------------------------------------------------------------------------------------
-# The local exponent is the slope at the largest N of a parabola through ln threshold over ln N, and the curvature is
-# the parabola's second derivative, which is 0 for any power of N.
+# A parabola is fitted to ln threshold against ln N. The local exponent is its slope at the largest N, and the curvature
+# is its second derivative, which is 0 for any power of N.
 #
 # A resampled threshold is infinite above the range that counts and 0 below it. The resampled slope is then infinite, or
-# NaN where infinities of both signs meet; a NaN counts at both ends of an interval, so that it can only widen it.
+# NaN if infinities of both signs occur. A NaN counts at both ends of an interval, so it can only widen it.
 #
-# A protocol in which some N never reaches the target has no exponent: leaving that N out would bias it.
+# If the target is not reached at some N, a protocol has no exponent, since leaving out that N would bias it.
 
 FEWEST_SIZES = 3
-"""Fewest sizes for an exponent or a parabola."""
+"""Fewest sizes to which an exponent or a parabola is fitted."""
 DIMS = ("protocol", "family")
 DECIMALS = 3
-"""Decimals of stored resamples, which are sorted: both make them compress well."""
+"""Decimals of stored resamples; these are rounded and sorted so that they compress well."""
 EXPONENT, LOCAL, CURVATURE = "exponent", "local_exponent", "curvature"
 
 
 def slopes(sizes: ArrayLike, thresholds: ArrayLike) -> dict[str, NDArray[np.float64]]:
-    """Exponent, local exponent and curvature along the last axis of thresholds; NaN with too few sizes.
+    """Return exponent, local exponent and curvature along the last axis of thresholds; NaN with too few sizes.
 
     >>> slopes([20, 28, 36], [20**3, 28**3, 36**3])["exponent"].round(6).item()
     3.0
@@ -187,12 +187,12 @@ def slopes(sizes: ArrayLike, thresholds: ArrayLike) -> dict[str, NDArray[np.floa
     line = np.linalg.pinv(np.vander(logs, 2, increasing=True))
     parabola = np.linalg.pinv(np.vander(logs - logs.max(), 3, increasing=True))
     weights = {EXPONENT: line[1], LOCAL: parabola[1], CURVATURE: 2 * parabola[2]}
-    with np.errstate(invalid="ignore"):  # infinities of both signs make NaN
+    with np.errstate(invalid="ignore"):  # infinities of both signs give NaN
         return {name: np.asarray((values * own).sum(axis=-1)) for name, own in weights.items()}
 
 
 def with_exponents(result: xarray.Dataset) -> xarray.Dataset:
-    """Add exponents, local exponents, curvatures, their resamples, and the reasons why some are missing."""
+    """Add exponents, local exponents, curvatures, their resamples, and reasons for missing ones."""
     sizes, protocols = result["size"].values, result["protocol"].values
     reasons = np.array(
         [[_reason(result.sel(protocol=protocol, family=family)) for family in FAMILIES] for protocol in protocols]
@@ -201,7 +201,7 @@ def with_exponents(result: xarray.Dataset) -> xarray.Dataset:
     draws = slopes(sizes, result["draws"].transpose(*DIMS, "resample", "size").values)
     variables: dict[str, Any] = {"reason": (DIMS, reasons)}
     for name, own in slopes(sizes, result["threshold"].transpose(*DIMS, "size").values).items():
-        variables[name] = (DIMS, np.where(known, own.round(9), np.nan))  # rounded so that 2N has exactly 1
+        variables[name] = (DIMS, np.where(known, own.round(9), np.nan))  # rounded so that 2N gives exactly 1
         if name != CURVATURE:
             ordered = np.sort(np.where(known[..., None], draws[name], np.nan), axis=-1).round(DECIMALS)
             variables[f"{name}_draws"] = ((*DIMS, "resample"), ordered.astype(np.float32))
@@ -209,7 +209,7 @@ def with_exponents(result: xarray.Dataset) -> xarray.Dataset:
 
 
 def _reason(cells: xarray.Dataset) -> str:
-    """Why a protocol has no exponent; empty if it has one."""
+    """Return why a protocol has no exponent; empty if it has one."""
     if cells.sizes["size"] < FEWEST_SIZES:
         return f"fewer than {FEWEST_SIZES} sizes"
     outcomes = zip(cells["size"].values, cells["outcome"].values, strict=True)
@@ -217,9 +217,9 @@ def _reason(cells: xarray.Dataset) -> str:
 
 
 def estimated_exponent(cells: xarray.Dataset, name: str = EXPONENT) -> Resampled:
-    """Return the exponent (or `LOCAL` one) of one protocol and family, with an unbounded interval if it has none.
+    """Return the exponent (or `LOCAL` exponent) of a protocol and family; unbounded interval if there is none.
 
-    The number of networks is that of the size where the fewest learnt.
+    The number of networks is the smallest number that learnt at any size.
     """
     networks = int(cells["networks"].min())
     if not np.isfinite(cells[name].item()):
@@ -233,19 +233,19 @@ def estimated_exponent(cells: xarray.Dataset, name: str = EXPONENT) -> Resampled
 # -- claims ----------------------------------------------------------------------------------------------------------
 
 CUBIC = 2.5
-"""Exponents above this count as the paper's 3."""
+"""Exponents above this count as agreeing with the paper's 3."""
 REACHED = 0.5
-"""Share of networks above which 90 % counts as reached."""
+"""Share of networks above which 90 % accuracy counts as reached."""
 CURVED = "growth at the largest N, by a parabola"
 
 
 def _bumps_alone(data: Data, protocol: object) -> xarray.Dataset:
-    """Results of a protocol with bumps alone."""
+    """Return the results of a protocol with bumps alone."""
     return data["threshold"].sel(protocol=str(protocol), family=BUMPS)
 
 
 def other_exponents(data: Data) -> dict[str, Sample]:
-    """Local exponent, and exponents of the small network under every protocol that has one."""
+    """Return the local exponent, and the small network's exponents under every protocol that has one."""
     protocols = [name for name in data["threshold"]["protocol"].values if name.endswith("/small")]
     small = {design.spelt(name): _bumps_alone(data, name) for name in protocols}
     exponents = {case: _exponent(cells) for case, cells in small.items() if np.isfinite(cells[EXPONENT].item())}
@@ -253,7 +253,7 @@ def other_exponents(data: Data) -> dict[str, Sample]:
 
 
 def other_reached(data: Data) -> dict[str, Sample]:
-    """The paper's network at each N, and the small network by protocol."""
+    """Return results for the paper's network at each N, and for the small network under each protocol."""
     samples: dict[str, Sample] = {}
     for name in data["threshold"]["protocol"].values:
         if name == str(LITERAL):
@@ -265,12 +265,12 @@ def other_reached(data: Data) -> dict[str, Sample]:
 
 
 def _exponent(cells: xarray.Dataset, name: str = EXPONENT) -> Sample:
-    """All networks of a protocol, from which one exponent is estimated."""
+    """Return a sample of all networks of a protocol, from which one exponent is estimated."""
     return _sample(cells, cells["accuracy"], cells["examples"].notnull(), lambda _: estimated_exponent(cells, name))
 
 
 def _reached(cells: xarray.Dataset) -> Sample:
-    """Whether each network with the largest set reaches the target in the held-out box."""
+    """Return whether each network trained on the largest set reaches the target in the held-out box."""
     accuracy = cells["held_out_accuracy"]
     values = (accuracy >= TARGET).where(accuracy.notnull())
     return _sample(cells, values, cells["examples"] == cells["largest"], Share.of)
@@ -282,7 +282,7 @@ def _sample(
     trained: xarray.DataArray,
     estimated: Callable[[np.ndarray], Estimate],
 ) -> Sample:
-    """Networks of all sizes in one sample; those that learnt their training set count."""
+    """Return one sample of the networks of all sizes, in which those that learnt their training set count."""
     flat = [part.transpose("size", "network").values.ravel() for part in (values, cells["learnt"] == 1, trained)]
     return Sample(flat[0].astype(float), flat[1], flat[2], estimated)
 

@@ -1,18 +1,18 @@
-"""Curves of accuracy against the size of the training set, and where they cross a target.
+"""Fitted curves of accuracy against training-set size, and where they cross a target.
 
 The curve is a(n) = top · logistic(slope · (ln n − mid)), fitted by least squares with one point per network. It levels
 off at top ≤ 1, so networks that plateau below the target are not extrapolated beyond it. Uncertainty comes from a
-bootstrap over networks. For a given slope and mid the best top has a closed form; a coarse grid over those two needs no
-starting point, and damped Gauss-Newton steps refine its best cell, for all resamples at once.
+bootstrap over networks. For a given slope and mid, the best top has a closed form. A coarse grid over slope and mid
+avoids the need for a starting point, and damped Gauss-Newton steps refine the best cell for all resamples at once.
 
-A threshold is where the curve crosses the target. It cannot lie below a floor (stripes, which are always in the
+A threshold is where the curve crosses the target. It cannot lie below a floor (the stripes that are always in the
 training set) and is *not reached* if it lies above the largest affordable training set. Resampled thresholds more than
-`EXTRAPOLATED` times larger than that set are infinite, so that they open the end of an interval; those more than that
-factor below the smallest set tried are 0.
+`EXTRAPOLATED` times as large as that set are infinite, which makes the interval unbounded; those below the smallest set
+tried by more than that factor are 0.
 
-Known answers: points on a curve return its crossing; accuracies that are flat at 0.5 never cross 0.9. Points on
-1 − exp(−n / N²), which is not logistic, give crossings about 5 % off if most points lie near them, by the same factor
-at every N, so the exponent is still 2.
+Known answers: for points on a curve, the result is its crossing; accuracies that are constant at 0.5 never cross 0.9.
+For points on 1 − exp(−n / N²), which is not logistic, crossings are off by about 5 % if most points lie near them. The
+factor is the same at every N, so the exponent is still 2.
 """
 
 from __future__ import annotations
@@ -33,35 +33,35 @@ Outcome = Literal["fitted", "exact", "not reached", "too few networks", "always 
 CPU = torch.device("cpu")
 
 EXTRAPOLATED = 2
-"""How far outside the range of training-set sizes a resampled threshold may lie, as a factor."""
+"""Factor by which a resampled threshold may lie outside the range of training-set sizes."""
 SLOPES = (0.3, 100.0)
 """Bounds of the slope, per unit of ln n."""
 BEYOND = 3.0
-"""How far outside the points' range of ln n the middle of a curve may lie."""
+"""Largest distance of a curve's midpoint from the points' range of ln n."""
 LOWEST_TOP = 1e-6
 TINY = 1e-30
 LONGEST = 0.5
 """Longest step in ln slope or mid."""
 SLOPE_CELLS, MID_CELLS = 13, 36
-"""Resolution of the coarse grid."""
+"""Numbers of cells of the coarse grid."""
 STEPS = 20
-"""Number of damped steps after the grid."""
+"""Number of damped steps after the grid search."""
 DAMPING, LESS, MORE = 1e-2, 0.2, 8.0
-"""Initial damping, and its factors after a step that reduced the loss and after one that did not."""
+"""Initial damping, and the factors applied after a step that reduced the loss and after one that did not."""
 TOGETHER = 1 << 13
-"""Number of resamples fitted at a time, which bounds the memory."""
+"""Number of resamples fitted at a time, to limit memory."""
 
 
 @dataclass(frozen=True)
 class Curves:
-    """Parameters of fitted curves: arrays of the same length."""
+    """Parameters of fitted curves, as arrays of equal length."""
 
     top: Floats
     slope: Floats
     mid: Floats
 
     def crossing(self, target: float) -> Floats:
-        """Training-set size at which each curve reaches the target; infinite where it never does."""
+        """Return the training-set size at which each curve reaches the target; infinite if it never does."""
         reaches = self.top > target
         share = np.where(reaches, target / self.top, 0.5)
         log_size = self.mid + np.log(share / (1 - share)) / self.slope
@@ -71,7 +71,7 @@ class Curves:
 def fitted(
     examples: ArrayLike, accuracy: ArrayLike, weights: Floats | None = None, device: torch.device = CPU
 ) -> Curves:
-    """Fit one curve per row of weights over the networks; by default one curve, all networks weighted equally."""
+    """Fit one curve per row of network weights; by default, one curve with equal weights."""
     logs, reached = np.log(np.asarray(examples, dtype=float)), np.asarray(accuracy, dtype=float)
     weights = np.ones((1, len(logs))) if weights is None else weights
     at, points, rows = (torch.from_numpy(part).to(device) for part in (logs, reached, weights))
@@ -95,11 +95,11 @@ def fitted(
 
 @dataclass(frozen=True)
 class Threshold:
-    """Smallest training set that reaches a target; NaN where there is none, for the reason given by the outcome."""
+    """Smallest training set that reaches a target; NaN if there is none, with the reason in `outcome`."""
 
     outcome: Outcome
     draws: Floats
-    """Resampled thresholds; infinite or 0 outside the range that counts."""
+    """Resampled thresholds; infinite above and 0 below the range that counts."""
     value: float = np.nan
     low: float = np.nan
     high: float = np.nan
@@ -107,7 +107,7 @@ class Threshold:
     slope: float = np.nan
     mid: float = np.nan
     unreached: float = 0.0
-    """Share of the resampled thresholds that are infinite."""
+    """Share of resampled thresholds that are infinite."""
 
 
 def threshold(
@@ -122,7 +122,7 @@ def threshold(
     confidence: float = 0.95,
     device: torch.device = CPU,
 ) -> Threshold:
-    """Return where the curve through the networks crosses the target, with a bootstrap interval."""
+    """Return where the curve fitted to the networks crosses the target, with a bootstrap interval."""
     curve, lowest, furthest = fitted(examples, accuracy), np.min(examples) / EXTRAPOLATED, EXTRAPOLATED * largest
     shape = {name: float(getattr(curve, name)[0]) for name in ("top", "slope", "mid")}
     value = max(floor, float(curve.crossing(target)[0]))
@@ -132,7 +132,7 @@ def threshold(
     networks = np.size(accuracy)
     counts = generator.multinomial(networks, np.full(networks, 1 / networks), size=resamples)
     where: NDArray[np.intp] = np.arange(resamples)
-    if comb(2 * networks - 1, networks) < resamples:  # most resamples of so few networks are the same
+    if comb(2 * networks - 1, networks) < resamples:  # with so few networks, most resamples are the same
         counts, where = np.unique(counts, axis=0, return_inverse=True)
     chunks = (counts[k : k + TOGETHER].astype(float) for k in range(0, len(counts), TOGETHER))
     crossings = [fitted(examples, accuracy, weights, device).crossing(target) for weights in chunks]
@@ -147,7 +147,7 @@ def threshold(
 
 
 def _loss(product: Tensor, square: Tensor) -> tuple[Tensor, Tensor]:
-    """Squared error, up to a constant, at the best top within its bounds; and that top.
+    """Return the squared error, up to a constant, at the best top within its bounds, and that top.
 
     With s the logistic, Σ w (a − top s)² = top² Σ w s² − 2 top Σ w a s + Σ w a².
     """
@@ -156,9 +156,9 @@ def _loss(product: Tensor, square: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _system(place: Tensor, logs: Tensor, accuracy: Tensor, weights: Tensor) -> Tensor:
-    """Loss, best top and normal equations (three products, two right-hand sides) at each (ln slope, mid).
+    """Return loss, best top and normal equations (three products, two right-hand sides) at each (ln slope, mid).
 
-    Where the top is not at a bound it is refitted after each step, so only the component of the derivatives orthogonal
+    If the top is not at a bound, it is refitted after each step, so only the component of the derivatives orthogonal
     to the logistic counts (variable projection; Golub and Pereyra, 1973).
     """
     slope = place[:, :1].exp()
@@ -181,7 +181,7 @@ def _system(place: Tensor, logs: Tensor, accuracy: Tensor, weights: Tensor) -> T
 
 
 def _step(system: Tensor, damping: Tensor) -> Tensor:
-    """Damped Gauss-Newton step: the solution of the 2 × 2 system."""
+    """Return the damped Gauss-Newton step, which solves the 2 × 2 system."""
     _, _, slopes, mids, both, slope_side, mid_side = system.unbind(dim=1)
     slopes, mids = ((part.clamp(min=0) + TINY) * (1 + damping[:, 0]) for part in (slopes, mids))
     determinant = (slopes * mids - both**2).clamp(min=TINY)

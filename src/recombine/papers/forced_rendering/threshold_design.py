@@ -1,12 +1,12 @@
-"""Which networks are trained to find a threshold, and the threshold that follows from them.
+"""Choice of the networks that are trained to find a threshold, and the threshold estimated from them.
 
-Every network of a cell has its own seed and its own training-set size n. A first round covers all affordable n (N/2 to
-4N² bumps; with fixed epochs, at most `MOST_STEPS` steps). If any network comes near the target, a second round spreads
-evenly within a factor of `SPREAD` around the crossing estimated from the first. Where bumps lie outside the hold-out,
-further networks train on the largest affordable set to decide whether the target is reached at all. The small network
-is an alternative to the paper's and gets half as many networks.
+A *cell* is one threshold to be found. Each of its networks has a different seed and training-set size n. A first round
+covers all affordable n (N/2 to 4N² bumps; with fixed epochs, at most `MOST_STEPS` steps). If any network comes near the
+target, a second round is spread evenly within a factor of `SPREAD` around the crossing estimated from the first. If
+bumps lie outside the hold-out, further networks are trained on the largest affordable set to decide whether the target
+is reached. For the small network, which is an alternative to the paper's, half as many networks are trained.
 
-The design depends on accuracies only. Networks that did not learn their training set are excluded when the threshold
+The design depends only on accuracies. Networks that did not learn their training set are excluded when the threshold
 is fitted.
 """
 
@@ -36,24 +36,24 @@ from recombine.tasks import BumpTask
 TARGET = 0.9
 """Accuracy to be reached."""
 BUMPS, STRIPES = FAMILIES = ("bumps", "stripes")
-"""Training sets of bumps alone, and of all stripes with or without bumps."""
+"""Families of training sets: bumps alone, and all stripes with or without bumps."""
 NEAR = 0.8
-"""Accuracy that some network of the first round must reach for a second round."""
+"""There is a second round if a network of the first round reaches this accuracy."""
 SPREAD = 2.25
-"""Factor around the estimated threshold that the second round covers."""
+"""The second round covers sizes within this factor of the estimated threshold."""
 DENSEST = 4
 """Largest number of bumps, in multiples of N²."""
 MOST_STEPS = 3000
-"""Most steps with fixed epochs; training sets that need more are not affordable."""
+"""Largest number of steps with fixed epochs; training sets that need more are not affordable."""
 RESAMPLES = 20_000
 FEWEST = 3
-"""Fewest networks for a curve or a mean."""
+"""Fewest networks for fitting a curve or taking a mean."""
 GOLDEN = (5**0.5 - 1) / 2
-"""Multiples of the golden ratio modulo 1 are evenly spread, however many there are."""
+"""Multiples of the golden ratio modulo 1 are evenly spread for any number of them."""
 
 
 class Protocol(NamedTuple):
-    """Choices that the paper leaves open, and which network is trained."""
+    """Choices that the paper leaves open, and the network that is trained."""
 
     region: str
     centers: str
@@ -65,12 +65,12 @@ class Protocol(NamedTuple):
 
 
 PRIMARY = Protocol("whole", "integer", "steps", "paper")
-"""Bumps over the whole grid: the protocol on which the exponent is judged."""
+"""Protocol on which the exponent is judged, with bumps over the whole grid."""
 LITERAL = Protocol("kept", "integer", "steps", "paper")
-"""Bumps outside the hold-out, accuracy inside: the paper's text taken literally."""
+"""Protocol that takes the paper's text literally, with bumps outside the hold-out and accuracy inside."""
 CHOICES = product(("whole", "kept"), ("integer", "real"), ("steps", "epochs"))
 PROTOCOLS = (PRIMARY, LITERAL, *(Protocol(*choices, "small") for choices in CHOICES))
-"""The paper's network under two protocols, then a small one under all eight."""
+"""The paper's network under two protocols, then a small network under all eight."""
 SPELT = {
     "whole": "whole grid", "kept": "kept only", "integer": "integer", "real": "real", "steps": "fixed steps",
     "epochs": "fixed epochs", "paper": "paper's network", "small": "small network",
@@ -88,7 +88,7 @@ def spelt(protocol: str) -> str:
 
 
 class Settings(WithLearningRate):
-    """Sizes, protocols and numbers of networks."""
+    """Settings for sizes, protocols and numbers of networks."""
 
     threshold_sizes: Several = (20, 28, 36, 44, 52)
     """Image sizes N of the data-threshold study."""
@@ -109,13 +109,13 @@ class Settings(WithLearningRate):
     threshold_protocols: Annotated[int, Field(ge=1, le=len(PROTOCOLS))] = len(PROTOCOLS)
     """Number of protocols to run; the first two use the paper's network."""
     threshold_first: Count = 8
-    """Networks of the first round, over as many training-set sizes."""
+    """Number of networks in the first round, each with another training-set size."""
     threshold_rest: Count = 24
-    """Networks of the second round, near the estimated threshold."""
+    """Number of networks in the second round, near the estimated threshold."""
     threshold_alone: Count = 32
-    """Networks trained on stripes without bumps."""
+    """Number of networks trained on stripes without bumps."""
     threshold_largest: Count = 24
-    """Networks with the largest set of bumps outside the hold-out."""
+    """Number of networks trained on the largest set of bumps outside the hold-out."""
 
     variants: ClassVar[Mapping[str, Any]] = {
         "quick": {
@@ -136,7 +136,7 @@ class Points(NamedTuple):
 
 @dataclass(frozen=True)
 class Cell:
-    """One threshold to be found."""
+    """A threshold to be found."""
 
     preset: Settings
     protocol: Protocol
@@ -155,7 +155,7 @@ class Cell:
 
     @property
     def recipe(self) -> Recipe:
-        """The recipe of its networks."""
+        """Training recipe of the cell's networks."""
         preset = self.preset
         if self.protocol.budget == "epochs":
             return preset.recipe(epochs=preset.threshold_epochs, lr=preset.lr)
@@ -178,17 +178,17 @@ class Cell:
         return self.stripes + self.most_bumps
 
     def accuracy(self, run: Run) -> float:
-        """Return the accuracy that the target refers to under this protocol."""
+        """Return the accuracy to which the target applies under this protocol."""
         return whole_accuracy(run) if self.protocol.region == "whole" else run.scores["ood_accuracy"]
 
     def points(self, runs: Sequence[Run]) -> Points:
-        """Return the points of runs that did not diverge."""
+        """Return training-set sizes and accuracies of the runs that did not diverge."""
         runs = [run for run in runs if run.status == DONE]
         sizes = [self.stripes + bumps_of(run.spec) for run in runs]
         return Points(np.array(sizes, dtype=float), np.array([self.accuracy(run) for run in runs]))
 
     def planned(self, runs: Mapping[str, Run]) -> list[RunSpec]:
-        """Return all networks of this cell, as far as the finished runs determine them."""
+        """Return the cell's networks, as far as they can be determined from the finished runs."""
         specs: list[RunSpec] = []
         for planned_bumps in (self._alone, self._first, self._rest):
             numbers = planned_bumps(self.points([runs[spec.digest] for spec in specs]))
@@ -203,7 +203,7 @@ class Cell:
         return len(alone) > 0 and TrimmedMean.of(alone).interval().low >= TARGET
 
     def _fewer(self, networks: int) -> int:
-        """Halve the number of networks for the small network."""
+        """Return half of a number of networks for the small network, all for the paper's."""
         return networks if self.protocol.network == "paper" else networks // 2
 
     def _alone(self, points: Points) -> Sequence[int]:
@@ -228,7 +228,7 @@ class Cell:
         return list((low * (high / low) ** where).round().astype(int) - self.stripes)
 
     def threshold(self, points: Points, generator: np.random.Generator, device: torch.device) -> Threshold:
-        """Return where the accuracy of networks that learnt reaches the target."""
+        """Return the training-set size at which networks that learnt reach the target."""
         if self.suffices(points):
             exact = float(self.stripes)
             return Threshold("exact", np.full(RESAMPLES, exact), exact, exact, exact)
@@ -246,13 +246,13 @@ def bumps_of(spec: RunSpec) -> int:
 
 
 def whole_accuracy(run: Run) -> float:
-    """Coordinate accuracy over the whole grid."""
+    """Return the coordinate accuracy over the whole grid."""
     return float(np.mean(run.arrays()["hit"]))
 
 
-@cache  # the design is planned anew after every round
+@cache  # the design is recomputed after every round
 def network_spec(cell: Cell, bumps: int, number: int) -> RunSpec:
-    """Return the spec of a cell's network; without bumps, region and centres keep their defaults, so it is shared."""
+    """Return a network's spec; without bumps, region and centres keep their defaults, so that protocols share it."""
     preset, protocol = cell.preset, cell.protocol
     paper = CNN(width=preset.threshold_width, depth=preset.threshold_depth)
     small = CNN(width=preset.threshold_small_width, depth=preset.threshold_small_depth)

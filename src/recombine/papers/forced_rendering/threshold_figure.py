@@ -1,7 +1,7 @@
-"""Fig. 4c: training-set size needed for 90 % accuracy against image size, and the curves behind it.
+"""Figure 4c: training-set size needed for 90 % accuracy against image size, and the underlying curves.
 
-Hue shows region and centres; circles are fixed steps, triangles fixed epochs. The paper's network is bold. Filled
-markers are bumps alone, open ones stripes with or without bumps. Where too many resamples have no threshold, a bar runs
+Hue shows region and centres. Circles are fixed steps, triangles fixed epochs. The paper's network is bold. Filled
+symbols are bumps alone, open ones stripes with or without bumps. If too many resamples have no threshold, the bar runs
 off the panel.
 """
 
@@ -33,15 +33,15 @@ MARKERS = {"steps": "o", "epochs": "^"}
 GREY = "0.55"
 DASHED: dict[str, Any] = {"color": GREY, "linewidth": 0.8, "linestyle": (0, (4, 3))}
 FAR = 1e9
-"""Length of a bar without an end."""
+"""Length of the bar of an unbounded interval."""
 APART = 0.012
-"""Horizontal offset between protocols at the same N, in ln N, to tell their bars apart."""
+"""Horizontal offset in ln N between protocols at the same N, so that bars do not overlap."""
 CLAIMED = {BUMPS: (3, (CUBIC, FAR)), STRIPES: (1, (0.75, 1.25))}
-"""The paper's exponents, and the ranges of exponents that count as those."""
+"""The paper's exponents, and the ranges of exponents that count as agreeing with them."""
 
 
 def protocol_style(protocol: str, family: str) -> dict[str, Any]:
-    """Return the colour, marker and weight of a protocol."""
+    """Return the colour, marker and line width of a protocol."""
     region, centers, budget, network = str(protocol).split("/")
     color, bold = COLORS[region, centers], network == "paper"
     return {
@@ -63,18 +63,18 @@ def family_legend() -> list[Line2D]:
 
 
 def bars(value: ArrayLike, low: ArrayLike, high: ArrayLike) -> np.ndarray:
-    """Return the lengths of the bars below and above a value; an open end runs far off the panel."""
+    """Return the lengths of the bars below and above a value; unbounded ones run far off the panel."""
     value, low, high = (np.asarray(part, dtype=float) for part in (value, low, high))
     return np.clip([value - low, high - value], 0, FAR)
 
 
 def unreached_sets(result: xarray.Dataset) -> xarray.DataArray:
-    """Return the size of the largest training set where it was not enough, else NaN."""
+    """Return the size of the largest training set if it was not enough, else NaN."""
     return result["largest"].where(result["outcome"].isin(["not reached"])).astype(float)
 
 
 def growth(result: xarray.Dataset, power: int) -> np.ndarray:
-    """Return a power of N through the first threshold with bumps alone; NaN if there is none."""
+    """Return a curve N^power through the first threshold with bumps alone; NaN if there is none."""
     sizes, thresholds = result["size"].values.astype(float), result["threshold"].sel(family=BUMPS).values
     known = np.argwhere(np.isfinite(thresholds))
     if not len(known):
@@ -84,7 +84,7 @@ def growth(result: xarray.Dataset, power: int) -> np.ndarray:
 
 
 def threshold_panel(ax: Axes, result: xarray.Dataset, *, legend: bool = True) -> None:
-    """Draw thresholds against N on log-log axes, with arrows where none was reached."""
+    """Draw thresholds against N on log-log axes, with arrows where the target was not reached."""
     sizes, protocols = result["size"].values.astype(float), list(result["protocol"].values)
     for words, line in {"∝ N": 2 * sizes, "∝ N²": growth(result, 2), "∝ N³": growth(result, 3)}.items():
         ax.plot(sizes, line, color=GREY, linewidth=1.0, linestyle=(0, (1, 1.6)), zorder=1)
@@ -95,7 +95,7 @@ def threshold_panel(ax: Axes, result: xarray.Dataset, *, legend: bool = True) ->
         for family in result["family"].values:
             exact = result["outcome"].sel(protocol=[protocol, protocols[0]], family=family) == "exact"
             if number and family == STRIPES and bool(exact.all()):
-                continue  # identical to the first protocol's line
+                continue  # the same as the first protocol's line
             shift = np.exp(APART * (number - (len(protocols) - 1) / 2)) if number else 1.0
             here, style = result.sel(protocol=protocol, family=family), protocol_style(protocol, family)
             _draw_thresholds(ax, here, sizes * shift, style)
@@ -122,7 +122,7 @@ def threshold_panel(ax: Axes, result: xarray.Dataset, *, legend: bool = True) ->
 
 
 def _draw_thresholds(ax: Axes, here: xarray.Dataset, x: np.ndarray, style: dict[str, Any]) -> None:
-    """Draw one protocol's thresholds, with arrows at the largest set where there is none."""
+    """Draw one protocol's thresholds, with arrows at the largest set where none was found."""
     value = here["threshold"].values
     if np.isfinite(value).any():
         ax.errorbar(x, value, yerr=bars(value, here["threshold_low"], here["threshold_high"]), **style)
@@ -156,7 +156,7 @@ def curves_panel(ax: Axes, result: xarray.Dataset, protocol: str) -> None:
 
 
 def exponents_panel(ax: Axes, result: xarray.Dataset) -> None:
-    """Draw exponents with intervals, one row per protocol; bands are the ranges that count as the paper's exponents."""
+    """Draw exponents with intervals, one row per protocol; bands are the ranges that agree with the paper."""
     protocols, plain = list(result["protocol"].values), {"facecolor": "0.93", "edgecolor": "none", "pad": 0.5}
     centred: dict[str, Any] = {"ha": "center", "va": "center"}
     for family, (claimed, limits) in CLAIMED.items():
@@ -189,10 +189,10 @@ def exponents_panel(ax: Axes, result: xarray.Dataset) -> None:
 
 
 def threshold_figure(result: xarray.Dataset) -> Figure:
-    """Draw thresholds against N, the curves behind those of the paper's network, and all exponents."""
+    """Draw thresholds against N, the curves from which the paper's network's follow, and all exponents."""
     protocols = result["protocol"].values
     known = result["threshold"].sel(family=BUMPS).notnull().any("size").values
-    first = str(protocols[int(np.argmax(known))])  # the first with a threshold at any N, else the first
+    first = str(protocols[int(np.argmax(known))])  # the first protocol with a threshold at any N, else the first
     shown = list(dict.fromkeys([first, *(name for name in protocols if name == str(LITERAL))]))
     with styled():
         figure, axes = pyplot.subplots(
@@ -219,14 +219,14 @@ def threshold_caption(result: xarray.Dataset) -> str:
     counts = " to ".join(dict.fromkeys(str(int(count)) for count in (first["networks"].min(), first["networks"].max())))
     sentences = [
         f"(a) Smallest training set with which networks reach {100 * attributes['target']:.0f} % coordinate accuracy, "
-        f"for images of {', '.join(str(size) for size in sizes)} pixels a side (N). Bold: the paper's network (width "
+        f"for images of {', '.join(str(size) for size in sizes)} pixels per side (N). Bold: the paper's network (width "
         f"{attributes['width']}, depth {attributes['depth']}, {attributes['steps']} steps); thin: a small network. "
         "Filled: bumps alone; open: all 2N stripes and as many bumps as needed. "
         f"Bars are {100 * attributes['confidence']:.0f} % bootstrap intervals ({attributes['resamples']} resamples); "
-        "open-ended intervals run off the panel. Arrows mark the largest training set tried where it was not enough. "
+        "unbounded intervals run off the panel. Arrows mark the largest training set tried where it was not enough. "
         "Middle: accuracy of the paper's networks, each with its own seed and training set, and fitted curves; "
-        f"{counts} networks per threshold learnt their training set, crosses did not. Right: exponents of N by "
-        "protocol; shaded ranges count as the paper's 3 and 1."
+        f"{counts} networks per threshold learnt their training set; crosses did not. Right: exponents of N by "
+        "protocol; exponents in the shaded ranges count as the paper's 3 and 1."
     ]
     for family, words in ((BUMPS, "With bumps alone"), (STRIPES, "With stripes")):
         sentences.append(f"{words} {_exponents_in_words(result.sel(family=family), float(attributes['confidence']))}.")
@@ -250,7 +250,7 @@ def threshold_caption(result: xarray.Dataset) -> str:
 
 
 def _exponents_in_words(here: xarray.Dataset, confidence: float) -> str:
-    """Return the exponents of one family as part of a sentence."""
+    """Return a clause that states the exponents of a family."""
     defined = here["exponent"].notnull().values
     parts = []
     if defined.any():

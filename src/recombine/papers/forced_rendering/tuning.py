@@ -1,11 +1,11 @@
 """What are neurons of stripe-trained networks tuned to? (App. E.4, Fig. 4f, 15)
 
-The study stores maps of the first seed: at four stages, the most varying neuron of each of the most varying channels.
+For the first seed, the study stores maps at four stages: in each of the channels with the largest variance, the neuron
+with the largest variance.
 
-Claims are judged on indices in the stripe study's Dataset, means over a stage's units. Changes along the stages are
-differences between the first hidden stage and the output, which do not depend on depth. Late stages are the last hidden
-stage and the output; their slope is per e-fold of bumps (natural logarithm), the stricter reading, over the seeds whose
-networks with bumps all learnt.
+Claims are judged on tuning indices in the stripe study's Dataset, averaged over a stage's units. Changes along the
+stages are differences between the first hidden stage and the output, so they do not depend on depth. Late stages are
+the last hidden stage and the output. Slopes are per unit of ln(bumps), over seeds whose networks with bumps all learnt.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ from recombine.reproduction.tables import fall, first_hidden, last_hidden, liste
 ARMS = (STRIPES_ONLY, STRIPES_AND_BUMPS)
 SHOWN_STAGES = 4
 NEURONS = 3
-"""Neurons stored per stage."""
+"""Number of neurons stored per stage."""
 STRIPE, LOCAL = "stripe_index", "localisation_index"
 
 
 class TuningStudy(Study[StripeSettings]):
-    """Neurons of stripe-trained networks."""
+    """Study of the neurons of stripe-trained networks."""
 
     name: ClassVar[str] = "tuning"
     question: ClassVar[str] = "What are the neurons of a composing network tuned to?"
@@ -61,18 +61,18 @@ class TuningStudy(Study[StripeSettings]):
 
 
 def _shown_stages(depth: int) -> list[str]:
-    """Return up to four stages from the first to the last hidden one."""
+    """Return up to four hidden stages, from the first to the last."""
     return [f"layer{k}" for k in sorted({round(k) for k in np.linspace(0, depth, SHOWN_STAGES)})]
 
 
 def _maps(batch: Batch) -> dict[str, Any]:
-    """Activations of a few neurons over the (x, y) grid, at some stages."""
+    """Return the activations of a few neurons over the (x, y) grid at some stages."""
     decoder: Any = batch.spec.decoder
     shown = _shown_stages(decoder.depth)
     points, maps = batch.task.grid.points.to(batch.device), []
     for name, stage in features(batch.reader(), points, members=1, memory=batch.memory):
         if name in shown:
-            # One neuron per channel, since neighbouring neurons of a channel have similar maps.
+            # Only one neuron per channel, since neighbouring neurons of a channel have similar maps.
             variance = stage.var(dim=1).unflatten(1, (decoder.width, -1))
             best, where = variance.max(dim=2)
             strongest = best.argsort(dim=1, descending=True)[:, :NEURONS]
@@ -89,7 +89,7 @@ STUDY = TuningStudy()
 
 
 def _changing(words: str, name: str, sign: int) -> Statement:
-    """An index falls (or rises, with a sign of −1) along the stages, more so with stripes than with bumps alone."""
+    """State that an index falls (`sign=-1`: rises) along the stages more with stripes than with bumps alone."""
 
     def change(data: Data, bumps: int) -> dict[str, Sample]:
         pair = stripes.striped(data["stripes"], bumps), stripes.all_bumps(data["stripes"])
@@ -113,7 +113,7 @@ def _late(values: xarray.DataArray) -> xarray.DataArray:
 
 
 def _slopes(data: Data, readings: Mapping[str, PerSeed]) -> dict[str, Sample]:
-    """Least-squares slopes of statistics against the logarithm of the number of bumps, seed by seed."""
+    """Return each seed's least-squares slopes of statistics against the logarithm of the number of bumps."""
     numbers = [bumps for bumps in listed_attribute(data["stripes"], "added") if bumps]
     if len(numbers) < 2:
         return {}
@@ -165,7 +165,7 @@ CLAIMS = (
 
 
 def tuning_figure(result: xarray.Dataset, stripe_result: xarray.Dataset) -> Figure:
-    """Draw maps and tuning curves of two neurons at four stages for each arm; below, the indices by stage."""
+    """Draw maps and tuning curves of two neurons at four stages for each arm, and indices by stage below."""
     stages = result.sizes["shown"]
     with panels.styled():
         figure = pyplot.figure(figsize=(9.8, 1.25 * stages + 2.6), layout="constrained")
@@ -191,7 +191,7 @@ def tuning_figure(result: xarray.Dataset, stripe_result: xarray.Dataset) -> Figu
 
 
 def _trained(result: xarray.Dataset) -> dict[str, xarray.Dataset]:
-    """Return the networks whose indices are shown: stripes with more and more bumps, and all bumps alone."""
+    """Return the networks whose indices are shown: stripes with increasing numbers of bumps, and all bumps alone."""
     striped = {stripes.with_bumps(bumps): stripes.striped(result, bumps) for bumps in listed_attribute(result, "added")}
     return {**striped, "bumps alone": stripes.all_bumps(result)}
 
@@ -206,8 +206,8 @@ def tuning_caption(result: xarray.Dataset, stripe_result: xarray.Dataset) -> str
             f"localisation {local[1]:.2f} and {local[-1]:.2f}"
         )
     return (
-        "Top: activation over (x, y) of the most varying neuron of each of the two most varying channels of a stage, "
-        "and its means over y and over x, first seed. Bottom: indices by stage, mean over all neurons, with standard "
+        "Top: activation over (x, y) of the highest-variance neuron in each of the two highest-variance channels, "
+        "and its means over y and over x, first seed. Bottom: indices by stage, means over all neurons, with standard "
         f"errors over {panels.seed_count(stripe_result[STRIPE].sel(family=WITH))}. {'; '.join(indices)}."
     )
 

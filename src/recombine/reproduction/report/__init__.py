@@ -1,4 +1,4 @@
-"""Self-contained pages: their interactive parts, and the policy that blocks everything else."""
+"""Self-contained pages: interactive elements, and a Content-Security-Policy that blocks everything else."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Parts:
     style: str
     body: Markup
     payload: Markup
-    """Data for the script; may be anywhere in the page."""
+    """Data for the script, which may be placed anywhere in the page."""
     script: str
     workers: tuple[str, ...] = ()
     """Names of the trusted-types policies with which the script starts workers."""

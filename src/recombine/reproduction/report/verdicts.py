@@ -20,9 +20,9 @@ NAMED = 4
 ROUNDING = 1e-12
 """Ends of intervals closer to 0 than this are written as 0."""
 MARK = re.compile(r"<!-- (\w+): begin -->\n.*?<!-- \1: end -->", re.DOTALL)
-"""`recombine report --write FILE` writes the block of that name between such marks."""
+"""`recombine report --write FILE` replaces the text between such marks with the block of that name."""
 SPECIAL = re.compile(r"\\(?=[!-/:-@\[-`{-~])|&(?=#?\w+;)|<(?! )|`|\](?=[(\[:])")
-"""Markdown escapes, entities, tags, code and links; `<` before a blank is a comparison."""
+"""Markdown escapes, entities, tags, code and links; `<` before a space is a comparison."""
 
 
 def interval_text(interval: Interval) -> str:
@@ -86,7 +86,7 @@ def robustness(judgement: Judgement) -> str:
 
 
 def network_count(judgement: Judgement) -> str:
-    """Return learnt / trained networks of the primary test with the smallest share."""
+    """Return the numbers of learnt / trained networks in the primary test with the smallest share that learnt."""
     counted = [(test.learnt, test.trained) for test in judgement.tests if test.trained]
     if not counted:
         return "–"
@@ -117,7 +117,7 @@ def table(heads: Sequence[str], rows: Iterable[Iterable[object]]) -> str:
 
 
 def markdown_table(judgements: Sequence[Judgement]) -> str:
-    """Return the verdicts as a Markdown table, with those of the reference results next to directions."""
+    """Return the verdicts as a Markdown table, with reference verdicts if some claims only have directions."""
     referenced = any(judgement.verdict == "direction only" for judgement in judgements)
     heads = ["claim", "verdict", *(["reference"] if referenced else []), "evidence", "robustness", "learnt / trained"]
     return table(heads, (
@@ -152,7 +152,7 @@ def brief_table(judgements: Sequence[Judgement], sections: Sequence[Section]) ->
 
 
 def _by_verdict(verdicts: Mapping[str, str], names: Iterable[str]) -> str:
-    """Claims among the given names, by verdict."""
+    """Return the claims with these names, grouped by verdict."""
     groups: dict[str, list[str]] = {}
     for name in names:
         if name in verdicts:
@@ -207,7 +207,7 @@ def costs_table(costs: Mapping[str, Mapping[str, float]]) -> str:
 
 
 def marked_blocks(text: str) -> list[str]:
-    """Return the names of the marked blocks of a document."""
+    """Return the names of the marked blocks in a document."""
     return [mark.group(1) for mark in MARK.finditer(text)]
 
 

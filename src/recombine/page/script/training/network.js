@@ -8,7 +8,7 @@ import { convolveTransposed, shiftRows, turned, workingSizes } from "../convolut
 import { Arena, Kernel, PANEL, packedSize } from "../kernel.js";
 
 /**
- * Places of a batch of images and of their gradient, and the rows of an image.
+ * Addresses of a batch of images and of their gradient, and the number of rows of an image.
  * @typedef {{activity: number, slopes: number, size: number}} Activity
  */
 
@@ -17,7 +17,7 @@ class Stage {
   /**
    * @param {Arena} arena @param {ConvolutionData} data @param {number} batch @param {Activity} input
    * @param {number} padding
-   * @param {number} weights place, followed by the bias
+   * @param {number} weights address of the weights, which the bias follows
    * @param {number} gradient
    */
   constructor(arena, { inputs, outputs, kernel, stride }, batch, input, padding, weights, gradient) {

@@ -53,14 +53,14 @@ export function described(run, running, { drawn, isolated, filled, failed }) {
   const [share, kept] = [percent(latest.heldOut), percent(latest.kept)];
   const rest = `of held-out ${drawn}s in place, ${kept} of those trained on; ${latest.seconds.toFixed(1)} s`;
   if (!run.done) return `Step ${latest.step} of ${latest.total}: ${share} ${rest}${running ? "" : ", paused"}.`;
-  const outcome = latest.heldOut >= filled ? "filled" : latest.heldOut <= failed ? "failed" : "filled in part";
-  return `${run.isolated ? "With" : "Without"} ${isolated} the box ${outcome}: ${share} ${rest}.`;
+  const outcome = latest.heldOut >= filled ? "filled" : latest.heldOut <= failed ? "failed to fill" : "partly filled";
+  return `${run.isolated ? "With" : "Without"} ${isolated}, the decoder ${outcome} the hold-out: ${share} ${rest}.`;
 }
 
 /**
- * Draws a map of which grid points are drawn in place; held-out points are framed and the chosen one is marked.
+ * Draws a map of the grid points at which the output is in place; held-out points are framed, the chosen one marked.
  * @param {Canvas} canvas @param {Settings} settings
- * @param {Uint8Array | null} hits for each point 0 or 1, if they are known
+ * @param {Uint8Array | null} hits for each point 0 or 1, if known
  * @param {number} chosen
  */
 export function drawHits(canvas, { size, held }, hits, chosen) {

@@ -25,7 +25,7 @@ export class Trainer {
     this.examples = examplesOf(settings, trainingRows(settings, isolated));
     this.grid = examplesOf(settings, gridRows(settings));
     this.points = { held: this.#where("1"), kept: this.#where("0") };
-    /** For each grid point 1 if it was drawn in place at its last evaluation, else 0. */
+    /** For each grid point, 1 if its output was in place (`isInPlace`) at its last evaluation, else 0. */
     this.hits = new Uint8Array(this.grid.count);
   }
 
@@ -52,7 +52,7 @@ export class Trainer {
     return this.#order.subarray(first, Math.min(first + batch, count));
   }
 
-  /** Takes one step. @param {ArrayLike<number>} rows @returns {number} the loss on the batch before it */
+  /** Takes one step. @param {ArrayLike<number>} rows @returns {number} the loss on the batch before the step */
   advance(rows = this.batch()) {
     const { network, examples } = this;
     const error = network.learn(examples.codes, examples.images, rows);
@@ -61,7 +61,7 @@ export class Trainer {
     return error;
   }
 
-  /** Finds out which of some grid points are drawn in place. @param {number[]} points */
+  /** Evaluates at which of some grid points the output is in place. @param {number[]} points */
   evaluate(points) {
     const { network, grid, settings } = this;
     for (let first = 0; first < points.length; first += network.batch) {
@@ -74,7 +74,7 @@ export class Trainer {
     }
   }
 
-  /** The share of points that were drawn in place at their last evaluation. @param {number[]} points */
+  /** The share of points at which the output was in place at its last evaluation. @param {number[]} points */
   accuracy(points) {
     return points.filter((point) => this.hits[point] === 1).length / points.length;
   }

@@ -1,17 +1,17 @@
-/** Trains in a worker, so that the page stays responsive: takes orders and reports its progress. */
+/** Trains in a worker, so that the page stays responsive: obeys commands and reports its progress. */
 
 import { Trainer } from "./trainer.js";
 
 /**
- * An order: a run to begin, whose `number` its reports carry; `pause` is in milliseconds between reports.
+ * A command: `begin` starts a run, whose reports carry its `number`; `pause` is in milliseconds between reports.
  * @typedef {{begin?: {settings: Settings, code: Uint8Array, seed: number, isolated: boolean, number: number},
  *   run?: boolean, point?: number, pause?: number}} Order
  */
 
-const SLICE = 30; // milliseconds of training between checks for new orders
-const SOONEST = 250; // fewest milliseconds between reports
-const SHARE = 3; // time spent training between reports, at least, in units of what the last report took
-const EARLY = 8; // first reports, when most happens, for which one such unit is enough
+const SLICE = 30; // milliseconds of training between checks for new commands
+const SOONEST = 250; // minimum number of milliseconds between reports
+const SHARE = 3; // minimum training time between reports, as a multiple of the last report's duration
+const EARLY = 8; // number of first reports, when most happens, for which one such duration is enough
 
 /** @type {Trainer | null} */
 let trainer = null;
@@ -20,13 +20,13 @@ let point = 0;
 let pause = SOONEST;
 let spent = 0; // milliseconds, evaluations included
 let reported = 0; // time of the last report
-let cost = 0; // milliseconds that it took
+let cost = 0; // milliseconds that the last report took
 let reports = 0;
 let evaluated = -1; // the step at which the grid was last evaluated
 let number = 0;
 /** @type {number[]} */
 let losses = [];
-/** Calls `slice` after pending orders; browsers delay nested timers by at least four milliseconds. */
+/** Calls `slice` after pending commands; browsers delay nested timers by at least four milliseconds. */
 const turn = new MessageChannel();
 let waiting = false;
 turn.port1.onmessage = () => {
@@ -62,7 +62,7 @@ function report() {
   cost = reported - began;
 }
 
-/** Trains for a moment and schedules the next one. */
+/** Trains for one slice of time and schedules the next one. */
 function slice() {
   if (!trainer || !running) return;
   const began = performance.now();
