@@ -1,7 +1,7 @@
-"""Parts from outside the package: which of them a spec uses, and whether their code has changed since a run.
+"""Parts defined outside the package: their source is recorded with every run, to notice changes.
 
-The key of a run holds the `version` of every part. Code that changed under the same version would be served the scores
-of its predecessor: runs keep a digest of the source, and a mismatch is a warning.
+The key of a run contains the `version` of its parts. If the code of a part changes but its version does not, the store
+would return scores of the old code, so a digest of the source is kept with the run, and a difference is reported.
 """
 
 from __future__ import annotations
@@ -11,25 +11,27 @@ import hashlib
 import inspect
 import sys
 from collections.abc import Iterator, Mapping
+from functools import cache
 
 from recombine.records import Frozen, Variant
 
 DIGITS = 16
-"""Hexadecimal digits of a digest."""
+"""Number of hexadecimal digits of a digest."""
 
 
 def own_parts(record: Frozen) -> dict[str, str]:
-    """The source digest of every part of a record that is defined outside the package, by class and kind."""
+    """Return the source digests of all parts that are defined outside the package, by class name and kind."""
     package = __name__.partition(".")[0]
-    classes = {type(part) for part in _parts(record)}
-    outside = {cls for cls in classes if cls.__module__.partition(".")[0] != package}
+    outside = {type(part) for part in _parts(record) if type(part).__module__.partition(".")[0] != package}
     return {f"{cls.__name__} ({cls.kind_name()})": _source_digest(cls) for cls in outside}
 
 
-def changed_parts(record: Frozen, digests: Mapping[str, str]) -> list[str]:
-    """The parts whose source differs from what a run noted."""
-    now = own_parts(record)
-    return sorted(name for name, digest in digests.items() if now.get(name, digest) != digest)
+def changed_parts(record: Frozen, provenance: Mapping[str, object]) -> list[str]:
+    """Return the parts whose source differs from the one recorded in a run's provenance."""
+    recorded = provenance.get("own_parts")
+    if not isinstance(recorded, dict):
+        return []
+    return sorted(name for name, digest in own_parts(record).items() if recorded.get(name, digest) != digest)
 
 
 def _parts(record: Frozen) -> Iterator[Variant]:
@@ -37,17 +39,22 @@ def _parts(record: Frozen) -> Iterator[Variant]:
         yield record
     for name in type(record).model_fields:
         value = getattr(record, name)
-        for own in value if isinstance(value, tuple) else (value,):
-            if isinstance(own, Frozen):
-                yield from _parts(own)
+        for part in value if isinstance(value, tuple) else (value,):
+            if isinstance(part, Frozen):
+                yield from _parts(part)
 
 
+@cache
 def _source_digest(cls: type) -> str:
-    """Of the whole file, which has the modules and functions that the class uses; comments and spacing do not count."""
+    """Return a digest of the file that defines a class, which includes what the class uses, without comments.
+
+    Of a class typed at a prompt, only the methods are known.
+    """
     module = sys.modules.get(cls.__module__)
+    functions = [value for value in vars(cls).values() if inspect.isfunction(value)]
     try:
-        source = inspect.getsource(module if module is not None and hasattr(module, "__file__") else cls)
-        text = ast.dump(ast.parse(inspect.cleandoc(source)))
+        sources = [inspect.getsource(part) for part in ([module] if hasattr(module, "__file__") else functions)]
+        text = "".join(ast.dump(ast.parse(inspect.cleandoc("\n" + source))) for source in sources)
     except (OSError, TypeError, SyntaxError):
-        return ""  # typed at a prompt
+        return ""
     return hashlib.sha256(text.encode()).hexdigest()[:DIGITS]

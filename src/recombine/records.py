@@ -24,7 +24,7 @@ import re
 import types
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
-from typing import Annotated, Any, Generic, Literal, Self, TypeVar, Union, get_args, get_origin
+from typing import Annotated, Any, ClassVar, Generic, Literal, Self, TypeVar, Union, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, ValidationError, model_serializer, model_validator
 from pydantic.fields import FieldInfo
@@ -57,6 +57,8 @@ class Frozen(BaseModel):
     @model_serializer(mode="wrap")
     def _without_added_defaults(self, written: Callable[[Any], dict[str, Any]]) -> dict[str, Any]:
         fields = written(self)
+        if isinstance(self, Variant) and self.version:
+            fields["version"] = self.version
         for name, default in added_defaults(type(self)).items():
             if getattr(self, name) == default:
                 fields.pop(name, None)
@@ -143,9 +145,11 @@ def added_defaults(cls: type[Frozen]) -> dict[str, Any]:
 class Variant(Frozen):
     """Base class of the members of a family (encodings, hold-outs, …), identified by `kind`.
 
-    A subclass defines `kind: Literal["name"] = "name"` first, then its fields.
+    A subclass defines `kind: Literal["name"] = "name"` first, then its fields. If its code changes so that old results
+    no longer hold, it sets a new `version`, which is part of a run's key.
     """
 
+    version: ClassVar[int] = 0
     kind: str
 
     @classmethod
@@ -269,7 +273,10 @@ class Registry(dict[str, type[V]], Generic[V]):
                 name, *parts = value.split(":")
                 return self[name].from_text(parts)
             if isinstance(value, Mapping) and all(isinstance(name, str) for name in (value.get("kind"), *value)):
-                return self[value["kind"]](**value)
+                cls = self[value["kind"]]
+                if (version := value.get("version", cls.version)) != cls.version:
+                    raise InvalidValue("version", version, f"{cls.version}, the version of {cls.__name__}")
+                return cls(**{name: field for name, field in value.items() if name != "version"})
         except InvalidValue as error:
             if error.field.split(".")[0] == self.field:
                 raise

@@ -9,16 +9,18 @@ from __future__ import annotations
 
 import os
 import stat
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from recombine.errors import StoreError
+from recombine.errors import StoreError, listed
 from recombine.files import one_line_errors, parsed_json, read, write
 from recombine.keys import stored_key, with_present_names
 from recombine.manifest import Differs, checked, manifest_text
+from recombine.own_parts import changed_parts
 from recombine.store.names import SCORES, unpack
 
 if TYPE_CHECKING:
@@ -127,8 +129,18 @@ class Run:
         """Return the trained network."""
         import torch
 
+        changed = changed_parts(self.spec, self.result["provenance"])
+        state = {name: torch.from_numpy(array) for name, array in self.weights().items()}
         module = self.spec.module()
-        module.load_state_dict({name: torch.from_numpy(array) for name, array in self.weights().items()})
+        if {name: part.shape for name, part in module.state_dict().items()} != {n: a.shape for n, a in state.items()}:
+            cause = f"; the code of {listed(changed)} has changed since" if changed else ""
+            raise StoreError(f"run {self.key} must have weights that fit its decoder{cause}")
+        if changed:
+            text = (
+                f"the code of {listed(changed)} has changed since run {self.key} was trained, so its outputs may differ"
+            )
+            warnings.warn(text, stacklevel=2)
+        module.load_state_dict(state)
         return module.eval()
 
     # -- the layout of the Hugging Face hub ----------------------------------------------------------------------

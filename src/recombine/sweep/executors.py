@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 import torch
 
 from recombine.errors import InvalidValue, listed
+from recombine.own_parts import changed_parts, own_parts
 from recombine.specs import RunSpec
 from recombine.store import Run, Store
 from recombine.sweep.local import Check, Sweep
@@ -127,7 +128,21 @@ def train(
                 sweep.run()
         else:
             train_in_processes(sweep, processes)
+        for part, keys in _changed(specs, sweep.finished).items():
+            say(
+                f"the code of {part} has changed since {len(keys)} of these runs were trained (such as {keys[0]}); set another "
+                "`version` in the class to train them again"
+            )
     return [sweep.finished[spec.digest] for spec in specs]
+
+
+def _changed(specs: Iterable[RunSpec], runs: Mapping[str, Run]) -> dict[str, list[str]]:
+    """Return the keys of runs that were trained with other source code, by part."""
+    changed: dict[str, list[str]] = {}
+    for spec in {spec.digest: spec for spec in specs if own_parts(spec)}.values():
+        for part in changed_parts(spec, runs[spec.digest].result["provenance"]):
+            changed.setdefault(part, []).append(spec.digest)
+    return changed
 
 
 @contextmanager

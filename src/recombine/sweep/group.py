@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import platform
 import subprocess
@@ -12,8 +13,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
+from recombine.own_parts import own_parts
 from recombine.specs import RunSpec
 from recombine.store import Run, Store
 from recombine.training import (
@@ -34,6 +37,7 @@ FLOAT_BYTES = 4
 STATE_COPIES = 7
 """Copies of the weights that must fit on disk: two checkpoints (weights and two moments each) and the final weights."""
 SAVED_AT_ONCE = 8
+NO_PARTS = np.empty(0, np.uint8)
 EVALUATED_AT_ONCE = 512
 """Maximum number of grid points that a GPU evaluates at once; a CPU uses the batch size."""
 
@@ -50,7 +54,8 @@ class Group:
         self.started, self.spent = [now] * len(self.keys), [0.0] * len(self.keys)
         for index, key in enumerate(self.keys):
             arrays = store.checkpoints.read(key)
-            if arrays is None:
+            if arrays is None or arrays.pop("own_parts", NO_PARTS).tobytes() != _parts_text(specs[key]):
+                # without a checkpoint, or with one that other code wrote
                 members.append(self.ensemble.fresh(index))
             else:
                 self.started[index], self.spent[index] = arrays.pop("clock").tolist()
@@ -88,7 +93,8 @@ class Group:
         for index, key in enumerate(self.keys):
             arrays = {name: part.numpy() for name, part in self.state.member(index).items()}
             clock = torch.tensor([self.started[index], self.spent[index]], dtype=torch.float64)
-            self.store.checkpoints.write(key, {**arrays, "clock": clock.numpy()})
+            parts = np.frombuffer(_parts_text(self.ensemble.specs[index]), np.uint8)
+            self.store.checkpoints.write(key, {**arrays, "clock": clock.numpy(), "own_parts": parts})
 
     def save_all(self) -> list[Run]:
         """Evaluate all members and save them to the store, several at a time, since flushing files is slow."""
@@ -124,6 +130,7 @@ class Group:
                 "finished": time.time(),
                 "seconds": self.spent[index],
                 "members_together": len(self.keys),
+                **({"own_parts": parts} if (parts := own_parts(spec)) else {}),
             },
         }
         epochs = self.state.errors[index].split(ensemble.schedules[index].steps_per_epoch)
@@ -135,6 +142,12 @@ class Group:
             {name: part.cpu().numpy() for name, part in ensemble.named_weights(state, index).items()},
             {**{name: part.numpy() for name, part in evaluation.items()}, "history": history.numpy()},
         )
+
+
+def _parts_text(spec: RunSpec) -> bytes:
+    """Return the source digests of a spec's parts from outside the package, for a checkpoint."""
+    parts = own_parts(spec)
+    return json.dumps(parts, sort_keys=True).encode() if parts else b""
 
 
 def _alike_in_sample(specs: Sequence[RunSpec], members: list[int]) -> list[list[int]]:
