@@ -12,6 +12,7 @@ from .decoders import LowRank as LowRank
 from .decoders import LowRankEmbedding as LowRankEmbedding
 from .decoders import StagedDecoder as StagedDecoder
 from .decoders import Transformer as Transformer
+from .decoders import module_decoder as module_decoder
 from .diagnosis import Diagnosis as Diagnosis
 from .diagnosis import DiagnosisCallback as DiagnosisCallback
 from .diagnosis import diagnose as diagnose

@@ -168,3 +168,30 @@ def test_the_forward_pass_of_many_members_serves_penalties_under_vmap(kind):
     torch.testing.assert_close(fast, slow, rtol=1e-4, atol=1e-5)
     (gradient,) = torch.autograd.grad(fast.square().sum(), weights)
     assert gradient.norm() > 0
+
+
+@pytest.mark.parametrize(("norm", "batched"), [("batch", True), ("spectral", False)])
+def test_modules_that_vmap_refuses_train_in_turn(normed, norm, batched):
+    spec = small_spec(steps=3).replace(decoder=normed(norm=norm))
+    assert Ensemble(spec.seeds(range(2)), CPU).can_batch() == batched
+
+
+def test_a_factory_is_a_decoder(tmp_path):
+    @rc.module_decoder("factory")
+    def factory(interface):
+        """Return a linear layer, batch norm and another layer."""
+        sizes = interface.code_size, 8, interface.pixels
+        return nn.Sequential(nn.Linear(*sizes[:2]), nn.BatchNorm1d(8), spectral_norm(nn.Linear(*sizes[1:])))
+
+    try:
+        spec = small_spec(steps=3).replace(decoder="factory")
+        result = rc.compare(spec, ["mixup:weight=0.1", "isolated"], seeds=2, store=tmp_path / "store", device="cpu")
+        assert result.data["ood_mse"].notnull().all()
+        run = result.runs["none"][0]
+        assert run.module().stage_names == ("0", "1", "output")
+        assert scores(evaluate(spec.task, run.module(), CPU))["ood_mse"] == pytest.approx(
+            run.scores["ood_mse"], rel=1e-6
+        )
+        assert list(rc.diagnose(run)["stage"].values)[-1] == "output"
+    finally:
+        DECODERS.unregister("factory")

@@ -7,6 +7,7 @@ from recombine.decoders.dropout import DropoutDecoder
 from recombine.decoders.hypernetwork import HypernetworkDecoder
 from recombine.decoders.low_rank import LowRank, LowRankEmbedding
 from recombine.decoders.mlp import MLP
+from recombine.decoders.own_module import module_decoder
 from recombine.decoders.per_factor import AdditiveDecoder, MultilinearDecoder, OcclusionDecoder
 from recombine.decoders.pixelwise import BroadcastDecoder, CoordConvDecoder, ImplicitDecoder
 from recombine.decoders.tokens import CoordinateMLP, Transformer

@@ -130,8 +130,8 @@ def train(
             train_in_processes(sweep, processes)
         for part, keys in _changed(specs, sweep.finished).items():
             say(
-                f"the code of {part} has changed since {len(keys)} of these runs were trained (such as {keys[0]}); set another "
-                "`version` in the class to train them again"
+                f"the code of {part} has changed since {len(keys)} of these runs were trained (such as {keys[0]}); "
+                "set another `version` in the class to train them again"
             )
     return [sweep.finished[spec.digest] for spec in specs]
 

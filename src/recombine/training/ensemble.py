@@ -128,7 +128,6 @@ class Ensemble:
         self.examples = self.table.examples
         self.schedules = [Schedule(spec, table) for spec, table in zip(specs, tables, strict=True)]
         self.totals = [schedule.total for schedule in self.schedules]
-        self.batched = device.type == "cuda"
         self.lr = self._vector("lr")
         self.weight_decay = self._vector("weight_decay")
         self.terms = {"absolute": self._vector("absolute")}
@@ -137,6 +136,7 @@ class Ensemble:
         seeds = [stream_seed(spec.seed, "penalties") for spec in specs]
         self.noise_seeds = torch.tensor(seeds, device=device)
         self._check()
+        self.batched = device.type == "cuda" and self.can_batch()
 
     def __len__(self) -> int:
         return len(self.specs)
@@ -171,6 +171,22 @@ class Ensemble:
         rows = torch.zeros(2, dtype=torch.int64, device=self.device)
         self.objective.check(weights, self._batch(rows, torch.full((2,), 0.5, device=self.device), rows[0], buffers, 0))
 
+    def can_batch(self) -> bool:
+        """Return whether members can run as one batch: `vmap` refuses some modules, such as those with spectral norm."""
+        if self.objective.forwards.members is not None:
+            return True
+        state = State.stack([self.fresh(0)], self.device)
+        rows, shares = torch.zeros(1, 2, dtype=torch.int64, device=self.device), torch.ones(1, 2, device=self.device)
+        try:
+            weights = state.weights.requires_grad_()
+            batch = self._batch(rows, shares, state.step, state.buffers, slice(0, 1))
+            self.objective.member_losses(weights, batch).total.sum().backward()
+        except torch.OutOfMemoryError:
+            raise
+        except RuntimeError:
+            return False
+        return True
+
     def _batch(self, rows: Tensor, shares: Tensor, step: Tensor, buffers: Tensor, member: int | slice) -> Batch:
         """One member's batch, or all members'."""
         terms = {name: weights[member] for name, weights in self.terms.items()}
@@ -201,9 +217,10 @@ class Ensemble:
 
     def gradients_in_turn(self, state: State, rows: Tensor, shares: Tensor, active: Tensor) -> tuple[Loss, Tensor]:
         """Return losses and gradients, computed one by one; zero for inactive members."""
-        totals, errors = torch.full((2, len(self)), torch.nan)
+        totals, errors = torch.full((2, len(self)), torch.nan, device=self.device)
         gradient, buffers = torch.zeros_like(state.weights), state.buffers.clone()
-        for k in torch.nonzero(active).flatten().tolist():
+        # A CUDA graph cannot depend on values, so there every member takes part and the caller leaves some out.
+        for k in range(len(self)) if active.is_cuda else torch.nonzero(active).flatten().tolist():
             leaf = state.weights[k].detach().requires_grad_()
             loss = self.objective.loss(leaf, self._batch(rows[k], shares[k], state.step[k], state.buffers[k], k))
             (gradient[k],) = torch.autograd.grad(loss.total, leaf)

@@ -85,8 +85,9 @@ class Objective:
 
     def _outputs(self, weights: Float[Tensor, " parameter"], batch: Batch) -> tuple[MemberOutputs, Tensor]:
         """The module's outputs in training mode, and the buffers after them."""
-        copied = batch.buffers.clone()  # a forward pass writes to them
-        buffers = self.buffer_layout.unflatten(copied) if self.buffer_layout.names else {}
+        views = self.buffer_layout.unflatten(batch.buffers) if self.buffer_layout.names else {}
+        # A forward pass writes to buffers; views of one tensor would share the counter by which autograd notices that.
+        buffers = {name: view.clone() for name, view in views.items()}
         noise = Noise(batch.seed, batch.step, "dropout")
         for dropout in self.dropouts:
             dropout.noise = noise
