@@ -22,6 +22,7 @@ from recombine.reproduction.intervals import Share, TrimmedMean
 from recombine.specs import RunSpec
 from recombine.store import Run, Store
 from recombine.sweep import train
+from recombine.sweep.executors import COLLAPSED
 
 if TYPE_CHECKING:
     import pandas
@@ -34,8 +35,6 @@ BASE = "none"
 """Name of the base itself, which every comparison has."""
 COMPOSES = 0.9
 """Held-out score from which a network composes: accuracy, or 1 less the error over blank where nothing has a place."""
-COLLAPSED = 0.9
-"""Error over blank on kept combinations from which outputs are hardly better than blank ones."""
 SCORES = ("id_accuracy", "ood_accuracy", "id_over_blank", "ood_over_blank", "id_mse", "ood_mse")
 
 

@@ -48,10 +48,13 @@ def test_a_table_has_every_remedy_with_its_scores_and_privileges(result):
     assert (result.data["seconds"] > 0).all()
 
 
-def test_a_collapse_is_counted(result):
+def test_a_collapse_is_counted_and_reported(shrink, result, tmp_path, caplog):
     table = result.table().set_index("remedy")
     assert table.loc["shrink", "collapsed"] == 3
     assert table.loc["none", "collapsed"] == 0
+    spec = small_spec("mlp", steps=200, lr=0.01)
+    rc.train(spec.with_remedy("shrink"), tmp_path / "store")
+    assert "shrink: 1 of 1 runs collapsed" in caplog.records[-1].message
 
 
 def test_it_draws_and_explores(result, tmp_path):

@@ -26,6 +26,8 @@ from recombine.training import DEVICES, check_precision, resolve_device, within
 MEMBERS_TOGETHER = {"cpu": 1, "cuda": 128}
 """Default number of members trained together. On a CPU they train in turn anyway; on a GPU, more hardly help."""
 CHECKPOINT_SECONDS = 30.0
+COLLAPSED = 0.9
+"""Error on kept combinations, relative to a blank image's, from which a penalised network counts as collapsed."""
 
 
 def train(
@@ -128,21 +130,30 @@ def train(
                 sweep.run()
         else:
             train_in_processes(sweep, processes)
-        for part, keys in _changed(specs, sweep.finished).items():
-            say(
-                f"the code of {part} has changed since {len(keys)} of these runs were trained (such as {keys[0]}); "
-                "set another `version` in the class to train them again"
-            )
+        for warning in _warnings(specs, sweep.finished):
+            say(warning)
     return [sweep.finished[spec.digest] for spec in specs]
 
 
-def _changed(specs: Iterable[RunSpec], runs: Mapping[str, Run]) -> dict[str, list[str]]:
-    """Return the keys of runs that were trained with other source code, by part."""
+def _warnings(specs: Iterable[RunSpec], runs: Mapping[str, Run]) -> Iterator[str]:
+    """Yield warnings about runs that were trained with other source code, or that a penalty made collapse."""
     changed: dict[str, list[str]] = {}
-    for spec in {spec.digest: spec for spec in specs if own_parts(spec)}.values():
-        for part in changed_parts(spec, runs[spec.digest].result["provenance"]):
-            changed.setdefault(part, []).append(spec.digest)
-    return changed
+    collapsed: dict[str, list[bool]] = {}
+    for key, spec in {spec.digest: spec for spec in specs}.items():
+        if own_parts(spec):
+            for part in changed_parts(spec, runs[key].result["provenance"]):
+                changed.setdefault(part, []).append(key)
+        if spec.penalties:
+            name = " + ".join(map(str, spec.penalties))
+            collapsed.setdefault(name, []).append(not runs[key].scores["id_over_blank"] < COLLAPSED)
+    for part, keys in changed.items():
+        yield (
+            f"the code of {part} has changed since {len(keys)} of these runs were trained (such as {keys[0]}); set "
+            "another `version` in the class to train them again"
+        )
+    for name, found in collapsed.items():
+        if any(found):
+            yield f"{name}: {sum(found)} of {len(found)} runs collapsed: their images are hardly better than blank ones"
 
 
 @contextmanager

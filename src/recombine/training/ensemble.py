@@ -172,7 +172,7 @@ class Ensemble:
         self.objective.check(weights, self._batch(rows, torch.full((2,), 0.5, device=self.device), rows[0], buffers, 0))
 
     def can_batch(self) -> bool:
-        """Return whether members can run as one batch: `vmap` refuses some modules, such as those with spectral norm."""
+        """Return whether members can run as one batch; `vmap` refuses some modules, such as a spectral norm."""
         if self.objective.forwards.members is not None:
             return True
         state = State.stack([self.fresh(0)], self.device)
