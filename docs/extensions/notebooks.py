@@ -10,6 +10,7 @@ FIRST = (
     "reproduce_a_figure",
     "diagnose_my_model",
     "fix_my_model",
+    "remedy_in_my_loop",
     "new_holdout",
     "add_a_decoder",
     "my_own_data",

@@ -14,6 +14,7 @@ SHORT = {
     "fix_my_model": {"STEPS": 2, "LOW_RANK_STEPS": 2, "SEEDS": 1},
     "my_own_data": {"STEPS": 2, "SEEDS": 1},
     "new_holdout": {"STEPS": 2, "SEEDS": 1},
+    "remedy_in_my_loop": {"STEPS": 2, "SEEDS": 1},
     "reproduce_a_figure": {"EPOCHS": 1, "SEEDS": 1},
 }
 """Sizes at which nothing is learnt and everything is run."""

@@ -29,7 +29,7 @@ class EmbeddingPenalty(Penalty):
 
     def check(self, decoder: DecoderSpec) -> None:
         if not isinstance(decoder, LowRank):
-            raise InvalidValue("remedy", str(self), f"left out: decoder {decoder.kind!r} has no low-rank embeddings")
+            raise InvalidValue("remedy", str(self), f"one that fits decoder {decoder.kind!r}, which has no low-rank embeddings")
 
 
 @REMEDIES.register
@@ -92,7 +92,7 @@ class Wider(Remedy):
     def apply(self, spec: S) -> S:
         width = getattr(spec.decoder, "width", None)
         if width is None:
-            raise InvalidValue("remedy", str(self), f"left out: decoder {spec.decoder.kind!r} has no width")
+            raise InvalidValue("remedy", str(self), f"one that fits decoder {spec.decoder.kind!r}, which has no width")
         return spec.replace(decoder=spec.decoder.replace(width=self.times * width))
 
 
