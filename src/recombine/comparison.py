@@ -103,6 +103,7 @@ class Comparison:
                 shares.plot([share.low, share.high], [place, place], color=COLORS[2], linewidth=2.5)
                 shares.plot(share.value, place, "o", color=COLORS[2])
             scores.set_yticks(range(len(table)), table["remedy"])
+            scores.set_ylim(-0.6, len(table) - 0.4)
             scores.set_xlabel(f"{self.data.attrs['score']}: held out (blue), kept (orange)")
             shares.set_xlabel("seeds that compose")
             shares.set_xlim(-0.05, 1.05)

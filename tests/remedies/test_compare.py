@@ -7,6 +7,7 @@ import pytest
 
 import recombine as rc
 from recombine.remedies import REMEDIES
+from tests.command import captured
 from tests.small import small_spec
 
 
@@ -70,3 +71,23 @@ def test_completed_runs_are_loaded(shrink, tmp_path):
     again = rc.compare(spec, ["mixup"], seeds=2, store=tmp_path / "store", watch=seen.append)
     assert np.array_equal(first.data["ood_mse"], again.data["ood_mse"])
     assert [run.key for run in first.runs["mixup"]] == [run.key for run in again.runs["mixup"]]
+
+
+def test_the_command_takes_a_remedy_from_a_file(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "my_remedies.py").write_text(
+        "from typing import Literal\n\nimport recombine as rc\n\n\nclass Fewer(rc.Remedy):\n"
+        '    """Train on half of the kept combinations."""\n\n    kind: Literal["fewer"] = "fewer"\n\n'
+        '    def apply(self, spec):\n        return spec.replace(task=spec.task.replace(training="percent:50"))\n'
+    )
+    words = "compare --size 8 --decoder mlp --width 4 --depth 1 --steps 3 --seeds 2 --device cpu --out out"
+    try:
+        outcome = captured(f"{words} --remedy my_remedies:Fewer", capsys)
+        assert outcome.code == 0
+        assert "fewer" in outcome.out
+        assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
+            "comparison.csv", "comparison.nc", "comparison.png", "page.html",
+        ]  # fmt: skip
+        assert captured(f"{words} --remedy my_remedies:Other", capsys).code == 2
+    finally:
+        REMEDIES.unregister("fewer")

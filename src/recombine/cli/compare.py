@@ -63,7 +63,7 @@ def compare(
     ]
     write_table(console(), columns)
     if collapsed := [f"{row['remedy']} ({row['collapsed']})" for _, row in table.iterrows() if row["collapsed"]]:
-        say(f"collapsed, with outputs hardly better than blank on kept combinations: {listed(collapsed)} runs")
+        say(f"not learnt (images of kept combinations hardly better than blank): {listed(collapsed)}")
     if out is not None:
         write(out / "comparison.csv", table.to_csv(index=False).encode(), "out")
         result.data.to_netcdf(out / "comparison.nc", engine="h5netcdf")

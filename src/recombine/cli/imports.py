@@ -1,5 +1,7 @@
 """Imports of user code: modules named by `--import MODULE`, which every command takes, or as `package.module:name`.
 
+`--remedy MODULE:CLASS` imports a remedy; only a command does so, never a file with a sweep.
+
 Any error that this code raises is reported in one line; `--traceback` shows the full traceback.
 """
 
@@ -21,15 +23,19 @@ from recombine.errors import InvalidValue, RecombineError, reason_of
 if TYPE_CHECKING:
     from torch import nn
 
-FLAG = "--import"
+FLAG, REMEDY = "--import", "--remedy"
 FACTORY = "package.module:name or file.py:name of a function or class without arguments that returns a torch module"
 
 
 def without_imports(words: list[str]) -> list[str]:
-    """Import the modules named by `--import`, and return the other arguments."""
-    rest, remaining = [], iter(words)
+    """Import what `--import` and `--remedy MODULE:CLASS` name; return the other arguments, remedies by their kind."""
+    rest, remaining = list[str](), iter(words)
     for word in remaining:
         flag, equals, name = word.partition("=")
+        if flag == REMEDY or rest[-1:] == [REMEDY]:
+            value = name if flag == REMEDY and equals else word
+            rest.append(word.removesuffix(value) + "+".join(map(_known_remedy, value.split("+"))))
+            continue
         if flag != FLAG:
             rest.append(word)
             continue
@@ -55,6 +61,19 @@ def import_parts(name: str) -> None:
             raise ImportError(f"another module is called {file.stem}; rename the file")
     except (Exception, SystemExit) as error:
         raise RecombineError(f"{FLAG} {name} failed: {reason_of(error)}") from error
+
+
+def _known_remedy(text: str) -> str:
+    """Import and register a remedy given as `module:Class`, and return it by its kind; leave others as they are."""
+    from recombine.remedies import REMEDIES
+
+    source, _, rest = text.partition(":")
+    name, *settings = rest.split(":")
+    if source in REMEDIES or source.startswith("-") or not name or "=" in name:
+        return text
+    import_parts(source)
+    cls = getattr(sys.modules[Path(source).stem if source.endswith(".py") else source], name, None)
+    return ":".join([REMEDIES.register(cls).kind_name(), *settings])  # type: ignore[arg-type]
 
 
 def module_from(factory: str) -> nn.Module:

@@ -29,7 +29,9 @@ class EmbeddingPenalty(Penalty):
 
     def check(self, decoder: DecoderSpec) -> None:
         if not isinstance(decoder, LowRank):
-            raise InvalidValue("remedy", str(self), f"one that fits decoder {decoder.kind!r}, which has no low-rank embeddings")
+            raise InvalidValue(
+                "remedy", str(self), f"one that fits decoder {decoder.kind!r}, which has no low-rank embeddings"
+            )
 
 
 @REMEDIES.register
