@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch import nn
 
+from recombine.remedies import REMEDIES
 from recombine.remedies.contrast import compositional_contrast, squared_contrast
 from recombine.remedies.hessian import exact_hessian_penalty, hessian_penalty
 from recombine.remedies.jacobian import exact_orthogonal_jacobian, jacobian_l1, orthogonal_jacobian
@@ -123,3 +124,41 @@ def test_noise_is_the_same_for_a_member_under_vmap():
     together = torch.func.vmap(draw)(seeds, steps)
     assert torch.equal(together, torch.stack([draw(*pair) for pair in zip(seeds, steps, strict=True)]))
     assert not math.isclose(together[0, 0], together[1, 0])
+
+
+class Separated(nn.Module):
+    """Each output reads one factor: the solution of every penalty on interactions; a matrix may mix the outputs."""
+
+    def __init__(self, mix=0.0):
+        super().__init__()
+        self.mix = mix
+
+    def forward(self, codes):
+        first, second = codes.split([2, 2], dim=-1)
+        parts = torch.cat([first.square(), second.sin()], dim=-1)
+        return parts + self.mix * parts.roll(1, dims=-1) * parts
+
+    def auxiliary(self, images):
+        """An encoder that inverts the unmixed decoder for codes between 0 and 1."""
+        first, second = images.split([2, 2], dim=-1)
+        return torch.cat([first.clamp(min=0).sqrt(), second.clamp(-1, 1).asin()], dim=-1)
+
+
+SOLVED = ["contrast", "exact_contrast", "hessian", "orthogonal_jacobian", "consistency"]
+
+
+@pytest.mark.parametrize("relative", ["true", "false"])
+@pytest.mark.parametrize("kind", SOLVED)
+def test_a_penalty_is_zero_at_its_solution_and_positive_off_it(kind, relative):
+    text = kind if kind == "consistency" else f"{kind}:rows=1:relative={relative}"
+    penalty, codes = REMEDIES.parse(text), torch.rand(32, 4)
+    at, off = (penalty.loss(Separated(mix), codes, (2, 2), None).item() for mix in (0.0, 1.0))
+    assert at == pytest.approx(0, abs=2e-3)
+    assert off > 20 * at
+    assert off > 0.01
+
+
+def test_mixup_is_zero_for_linear_maps_only():
+    mixup, codes = REMEDIES.parse("mixup"), torch.rand(32, 4)
+    assert mixup.loss(nn.Linear(4, 5), codes, (2, 2), None).item() == pytest.approx(0, abs=1e-10)
+    assert mixup.loss(Separated(), codes, (2, 2), None).item() > 1e-3
