@@ -22,6 +22,8 @@ from recombine.training.tables import DistinctExamples, Schedule, table_of
 
 ABSENT = -1e9
 """Replaces NaN when examples are compared, since NaN does not equal itself."""
+STACKED = ("weights", "mean", "square", "step", "alive")
+"""Parts of the state that are one tensor for all members."""
 
 
 def program_of(spec: RunSpec) -> tuple[object, ...]:
@@ -72,16 +74,13 @@ class State:
 
     def member(self, index: int) -> dict[str, Tensor]:
         """Return one member's state on the CPU, for a checkpoint."""
-        parts = {name: getattr(self, name)[index].cpu() for name in ("weights", "mean", "square", "step", "alive")}
+        parts = {name: getattr(self, name)[index].cpu() for name in STACKED}
         return {**parts, "errors": self.errors[index]}
 
     @classmethod
     def stack(cls, members: Sequence[dict[str, Tensor]], device: torch.device) -> State:
         """Return the state of an ensemble from its members' states."""
-        stacked = {
-            name: torch.stack([member[name] for member in members]).to(device)
-            for name in ("weights", "mean", "square", "step", "alive")
-        }
+        stacked = {name: torch.stack([member[name] for member in members]).to(device) for name in STACKED}
         return cls(**stacked, errors=[member["errors"] for member in members])
 
 
@@ -150,8 +149,6 @@ class Ensemble:
         """Return one member's weights by parameter name."""
         return {name: part.contiguous() for name, part in self.layout.unflatten(weights).items()}
 
-    # -- gradients ---------------------------------------------------------------------------------------------
-
     def gradients(
         self,
         weights: Float[Tensor, "member parameter"],
@@ -159,29 +156,17 @@ class Ensemble:
         shares: Float[Tensor, "member batch"],
         active: Bool[Tensor, " member"],
     ) -> tuple[Loss, Float[Tensor, "member parameter"]]:
-        """Return every member's loss and gradient.
+        """Return every member's loss and gradient; those of inactive members are arbitrary.
 
         On a GPU all members run as one batch. On a CPU they run one by one, so that a member's bits do not depend on
         the others; `benchmarks/ways.py` measures the cost of both.
         """
         inputs, targets = self.examples.inputs[rows], self.examples.targets[rows]
         if self.batched:
-            return self.batched_gradients(weights, inputs, targets, shares)
-        return self.gradients_in_turn(weights, inputs, targets, shares, active)
-
-    def batched_gradients(
-        self, weights: Tensor, inputs: Tensor, targets: Tensor, shares: Tensor
-    ) -> tuple[Loss, Tensor]:
-        """Return the losses and gradients of all members, computed as one batch."""
-        leaves = weights.detach().requires_grad_()
-        total, error = self.objective.member_losses(leaves, inputs, targets, shares, self.loss_weights)
-        (gradient,) = torch.autograd.grad(total.sum(), leaves)
-        return Loss(total.detach(), error.detach()), gradient
-
-    def gradients_in_turn(
-        self, weights: Tensor, inputs: Tensor, targets: Tensor, shares: Tensor, active: Tensor
-    ) -> tuple[Loss, Tensor]:
-        """Return losses and gradients, computed one by one; zero for inactive members."""
+            leaves = weights.detach().requires_grad_()
+            total, error = self.objective.member_losses(leaves, inputs, targets, shares, self.loss_weights)
+            (gradient,) = torch.autograd.grad(total.sum(), leaves)
+            return Loss(total.detach(), error.detach()), gradient
         totals, errors = torch.full((2, len(self)), torch.nan)
         gradient = torch.zeros_like(weights)
         for k in torch.nonzero(active).flatten().tolist():
