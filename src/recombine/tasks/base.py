@@ -291,9 +291,9 @@ class Task(Variant):
 
     def _usable_by(self, axes: Sequence[int], part: tuple[slice, ...] = ()) -> Bool[Tensor, "value other"]:
         """Return which points (in a part of the grid) may be trained on, one row per combination of some factors."""
-        usable = self.usable.reshape(self.grid.shape)[part]
-        others = [axis for axis in range(usable.ndim) if axis not in axes]
-        return usable.permute(*axes, *others).flatten(0, len(axes) - 1).flatten(1)
+        others = [axis for axis in range(len(self.grid.shape)) if axis not in axes]
+        usable = self.usable.reshape(self.grid.shape)[part].permute(*axes, *others)
+        return usable.reshape(usable.shape[: len(axes)].numel(), -1)
 
     def _real_values(self, seed: int) -> Float[Tensor, "row factor"]:
         """Return uniform draws from the part of the continuous domain whose nearest grid points are usable."""

@@ -36,7 +36,7 @@ SHARE = 0.85
 
 
 def fit(ensemble: Ensemble, state: State) -> Iterator[None]:
-    """Train all members to their last step, yielding from time to time.
+    """Train all members to their last step, yielding now and then so that the caller can show progress, save or stop.
 
     Parameters
     ----------
@@ -44,11 +44,6 @@ def fit(ensemble: Ensemble, state: State) -> Iterator[None]:
         The members.
     state
         Initial state, which is modified in place.
-
-    Returns
-    -------
-    Iterator
-        Yields between steps, so that the caller can show progress, save or stop.
 
     Examples
     --------
