@@ -76,10 +76,6 @@ class StoreError(RecombineError):
     """
 
 
-class StoreFull(StoreError):
-    """The store's disk is full."""
-
-
 class RunsFailed(RecombineError):
     """Some runs failed; all others were completed.
 

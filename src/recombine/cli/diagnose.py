@@ -17,7 +17,7 @@ from recombine.cli.tables import Column, write_table
 from recombine.console import console, paragraph, say
 from recombine.encodings import ENCODINGS
 from recombine.errors import InvalidValue, listed, reason_of
-from recombine.files import as_numbers, read_array, read_given, require_folder, write
+from recombine.files import read_array, read_given, require_folder, write
 from recombine.holdouts import HOLDOUTS
 from recombine.metrics.sampling import LIMIT
 from recombine.store import ModelConfig, Run, Store
@@ -85,23 +85,19 @@ class SubjectFlags:
             self._refuse(FORMS, "left out without --data")
             if self.grid is None:
                 raise InvalidValue("grid", None, "given, e.g. x=0:27,y=0:27, unless there is --data or a stored run")
-            targets = None if self.targets is None else as_numbers(read_array(self.targets, "targets"), "targets")
+            targets = None if self.targets is None else read_array(self.targets, "targets")
             settings = {"grid": self.grid, "encode": self.encoding, "holdout": self.holdout, "targets": targets}
             return settings | ({"background": self.background} if self.background is not None else {})
         self._refuse(("grid", "targets", "background"), "left out with --data, which defines it")
         given = {name: getattr(self, name) for name in (*FORMS, "encoding") if getattr(self, name) is not None}
         task = ArrayTask(data=self.data, holdout=self.holdout or "none", allow_unseen=True, **given)
-        return {"data": task} | ({"encode": _raw} if self.encoding is None else {})
+        # raw factor values, where `ArrayTask` would use its default encoding
+        return {"data": task} | ({"encode": lambda values: values} if self.encoding is None else {})
 
     def _refuse(self, names: Sequence[str], allowed: str) -> None:
         for name in names:
             if getattr(self, name) is not None:
                 raise InvalidValue(name, str(getattr(self, name)), allowed)
-
-
-def _raw(values: Any) -> Any:
-    """Return raw factor values, where `ArrayTask` would use its default encoding."""
-    return values
 
 
 def trained_decoder(factory: str, store: Path | None) -> Run | ModelConfig:
@@ -184,7 +180,8 @@ def diagnose(
 
     if out is None and (plane is not None or at):
         raise InvalidValue("out", None, "given with --plane and --at, which only affect the figure")
-    drawn, values = _plane(plane), _values_at(at or ())
+    axes = None if plane is None else [name.strip() for name in plane.split(",")]
+    values = _values_at(at or ())
     [module], inputs = subject.subjects([factory])
     if out is not None:
         require_folder(out, "out")
@@ -193,19 +190,13 @@ def diagnose(
             module, **inputs, stages=stages, memory=memory << 20, geometry=geometry, thorough=thorough, points=points,
             seed=seed,
         )  # fmt: skip
-    _print(result)
+    cells = result.summary_table()
+    write_table(console(), [Column(name, cells[name], "left" if name == "stage" else "right") for name in cells])
+    for line in result.summary_lines():
+        paragraph(line)
     if out is not None:
-        _write(out, result, drawn, values)
+        _write(out, result, axes, values)
         say(f"written to {out}")
-
-
-def _plane(text: str | None) -> tuple[str, str] | None:
-    if text is None:
-        return None
-    names = [name.strip() for name in text.split(",")]
-    if len(names) != 2:
-        raise InvalidValue("plane", text, "two factors, e.g. x,size")
-    return names[0], names[1]
 
 
 def _values_at(texts: Sequence[str]) -> dict[str, float]:
@@ -219,18 +210,7 @@ def _values_at(texts: Sequence[str]) -> dict[str, float]:
     return values
 
 
-def _print(result: Any) -> None:
-    """Print the summary: a table, then text."""
-    columns = [
-        Column(heading, cells, "left" if heading == "stage" else "right")
-        for heading, cells in result.summary_table().items()
-    ]
-    write_table(console(), columns)
-    for line in result.summary_lines():
-        paragraph(line)
-
-
-def _write(out: Path, result: Any, plane: tuple[str, str] | None, at: Mapping[str, float]) -> None:
+def _write(out: Path, result: Any, plane: list[str] | None, at: Mapping[str, float]) -> None:
     from recombine.diagnosis.drawing import plane_figure, profile_figure
     from recombine.reproduction.reporting import save_figure
 

@@ -47,7 +47,8 @@ PANELS = {
     )
 }  # fmt: skip
 SEEDS = "Seeds: how many (8), a range with both ends included (0..31), or a list (3,5,9). Default: 1."
-MOST_SEEDS, MOST_RUNS = 100_000, 1_000_000
+MOST_SEEDS = 100_000
+MOST_RUNS = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -100,11 +101,8 @@ def _choices(name: str) -> str:
 
 
 def _fields(registry: Registry[Any]) -> dict[str, list[str]]:
-    """Return the fields of all registered classes, each with one help text per distinct meaning.
-
-    A field of the base class is described only once, by its docstring there.
-    """
-    shared = registry.base.model_fields
+    """Return the fields of all registered classes, each with one help text per distinct meaning."""
+    shared = registry.base.model_fields  # described once, by the docstrings there
     kinds: dict[str, dict[str, list[str]]] = {}
     for kind, cls in registry.items():
         for name, info in cls.model_fields.items():
@@ -179,8 +177,14 @@ def parse_seeds(words: Iterable[str] | None) -> list[int]:
     """Return seeds: `8` means 0 … 7, `0..31` includes both ends, `3,5,9` is a list; several arguments are joined."""
     seeds: dict[int, None] = {}
     for word in words or ["1"]:
+        more: range | list[int]
         try:
-            more = _seeds(word)
+            if ".." in word:
+                first, last = (int(part) for part in word.split(".."))
+                more = range(first, last + 1)
+            else:
+                listed_seeds = [int(part) for part in word.removesuffix(",").split(",")]
+                more = listed_seeds if "," in word else range(listed_seeds[0])
             if not (more and min(more) >= 0 and len(more) <= MOST_SEEDS):
                 raise ValueError
         except (ValueError, OverflowError):
@@ -188,13 +192,6 @@ def parse_seeds(words: Iterable[str] | None) -> list[int]:
             raise InvalidValue("seeds", word, allowed) from None
         seeds |= dict.fromkeys(more)
     return list(seeds)
-
-
-def _seeds(word: str) -> range | list[int]:
-    if ".." in word:
-        first, last = (int(part) for part in word.split(".."))
-        return range(first, last + 1)
-    return [int(part) for part in word.removesuffix(",").split(",")] if "," in word else range(int(word))
 
 
 # -- specs from a file -------------------------------------------------------------------------------------------------

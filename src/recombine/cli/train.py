@@ -70,12 +70,6 @@ class TrainingFlags(ExecutorFlags):
             raise located(name, from_pydantic(error, ())) from None
         return replace(settings, **{name: value for name, value in vars(self).items() if value is not None})
 
-    def default_precision(self) -> str:
-        """Return the default precision of the device; workers of a cluster have GPUs only if `device` says so."""
-        device = self.device or "auto"
-        kind = resolve_device(device).type if self.scheduler is None else "cuda" if device == "cuda" else "cpu"
-        return DEFAULT_PRECISION[kind]
-
     def train(self, specs: list[RunSpec], check: Check) -> None:
         """Train specs with a progress bar, and print a table unless there are too many runs."""
         runs = train_specs(
@@ -120,7 +114,10 @@ def train(
     if file is not None:
         grids, others = read_sweep(file, [field.name for field in fields(TrainingFlags)])
         settings = settings.over(others, file.name)
-    precision = [settings.default_precision()]
+    kind = settings.device or "auto"
+    if settings.scheduler is None:
+        kind = resolve_device(kind).type
+    precision = [DEFAULT_PRECISION["cuda" if kind == "cuda" else "cpu"]]  # "auto": assume workers without GPUs
     specs: dict[str, RunSpec] = {}
     for where, grid in grids.items():
         if flags.keys() & {"epochs", "steps"}:  # either flag replaces both in the file

@@ -41,7 +41,6 @@ from recombine.files import (
     read,
     remove_abandoned,
     write,
-    write_parts,
 )
 from recombine.keys import DIGEST_LENGTH, canonical_json, json_digest
 
@@ -83,12 +82,9 @@ class Pixels:
 
 
 class FilePixels(Pixels):
-    """Uncompressed images in a file, from an offset on, read by row.
+    """Uncompressed images in a file, from an offset on, read by row."""
 
-    A memory map is avoided because neighbouring pages (with large pages, the whole file) would count as the process's
-    memory, and because truncating a file while it is mapped kills the process.
-    """
-
+    # not a memory map: its pages would count as the process's memory, and truncating a mapped file kills the process
     def __init__(self, path: Path, offset: int, shape: tuple[int, ...], dtype: np.dtype) -> None:
         self.path, self.offset, self.shape, self.dtype = path, offset, shape, dtype
         self.row_bytes = int(np.prod(shape[1:], dtype=np.int64)) * dtype.itemsize
@@ -300,42 +296,34 @@ def _keep(name: str, record: dict[str, Any]) -> None:
 
 
 def _pixels_of(source: Source, seen: str) -> tuple[Pixels, str, float]:
-    """Return a file's images with their identity and largest value."""
-    record = _record(seen)
+    """Return a file's images with their identity and largest value, reading all images unless both are known."""
+    assert source.path is not None
+    record, identity = _record(seen), Identity(source)
     digest, largest = record.get("digest"), record.get("largest")
-    if isinstance(digest, str) and digest.isalnum() and isinstance(largest, int | float):
-        pixels = _available(source, digest)
-        if pixels is not None:
-            return pixels, digest, float(largest)
-    identity = Identity(source)
-    pixels = _read(source, identity)
+    is_known = isinstance(digest, str) and digest.isalnum() and isinstance(largest, int | float)
+    pixels: Pixels
+    if source.offset is not None:
+        pixels = FilePixels(source.path, source.offset, source.shape, source.dtype)
+        if is_known:
+            return pixels, str(digest), float(largest)
+        _say(source, f"reading {source.path} once to compute its digest")
+        for _ in identity.fed(pixels.blocks()):
+            pass
+    elif source.nbytes <= IN_MEMORY:
+        pixels = Pixels(np.concatenate(list(identity.fed(source.blocks()))))
+    else:
+        unpacked = folder() / f"{digest}{SUFFIX}"
+        with suppress(OSError):
+            if is_known and unpacked.stat().st_size == source.nbytes:
+                return FilePixels(unpacked, 0, source.shape, source.dtype), str(digest), float(largest)
+        pixels = _unpacked(source, identity)
     _keep(seen, {"digest": identity.digest, "largest": identity.largest})
     return pixels, identity.digest, identity.largest
 
 
-def _available(source: Source, digest: str) -> Pixels | None:
-    """Return images with a known identity, if they can be read by row."""
+def _unpacked(source: Source, identity: Identity) -> Pixels:
+    """Unpack compressed images into the cache."""
     assert source.path is not None
-    if source.offset is not None:
-        return FilePixels(source.path, source.offset, source.shape, source.dtype)
-    unpacked = folder() / f"{digest}{SUFFIX}"
-    with suppress(OSError):
-        if unpacked.stat().st_size == source.nbytes and source.nbytes > IN_MEMORY:
-            return FilePixels(unpacked, 0, source.shape, source.dtype)
-    return None
-
-
-def _read(source: Source, identity: Identity) -> Pixels:
-    """Read all images for the first time, unpacking them if they are compressed."""
-    assert source.path is not None
-    if source.offset is not None:
-        _say(source, f"reading {source.path} once to compute its digest")
-        pixels = FilePixels(source.path, source.offset, source.shape, source.dtype)
-        for _ in identity.fed(pixels.blocks()):
-            pass
-        return pixels
-    if source.nbytes <= IN_MEMORY:
-        return Pixels(np.concatenate(list(identity.fed(source.blocks()))))
     with one_line_errors(folder(), "data"):
         folder().mkdir(mode=0o700, parents=True, exist_ok=True)
     remove_abandoned(folder(), lambda name: name.endswith(SUFFIX))
@@ -345,7 +333,7 @@ def _read(source: Source, identity: Identity) -> Pixels:
         raise InvalidValue("data", str(source.path), f"small enough for the disk ({sizes}; see RECOMBINE_CACHE)")
     _say(source, f"unpacking {source.path} into {folder()}, only once")
     arriving = folder() / f"{_seen_as([source.path])}{SUFFIX}"
-    write_parts(arriving, (block.data for block in identity.fed(source.blocks())), "data")
+    write(arriving, (block.data for block in identity.fed(source.blocks())), "data")
     unpacked = folder() / f"{identity.digest}{SUFFIX}"
     os.replace(arriving, unpacked)
     return FilePixels(unpacked, 0, source.shape, source.dtype)

@@ -208,7 +208,6 @@ Container = NpzFile | Hdf5File
 
 
 def _load(file: Container, key: str) -> np.ndarray:
-    """Read an array of labels or names."""
     described = file.describe(key)
     if described.nbytes > LARGEST_IN_MEMORY:
         raise InvalidValue(f"data.{key}", described.shape, f"at most {LARGEST_IN_MEMORY} bytes of labels")
@@ -342,10 +341,7 @@ def _decoded(path: Path, row: int) -> np.ndarray:
 
 
 def read_labels(path: Path) -> tuple[list[str], dict[str, np.ndarray]]:
-    """Return the file names and factor columns in a CSV, as written by any spreadsheet.
-
-    UTF-8 or UTF-16; separated by commas, semicolons, tabs or bars; decimal commas are read unless commas separate.
-    """
+    """Return the file names and factor columns in a CSV, in any encoding and dialect that spreadsheets write."""
     content = read_given(path, "data")
     wide = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
     try:

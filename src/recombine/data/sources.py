@@ -117,15 +117,7 @@ def check_names(field: str, names: Iterable[str]) -> None:
 
 
 def factor_of(name: str, column: np.ndarray, form: Form = "number", turn: float = TURN, field: str = "data") -> Levels:
-    """Return the factor that a column describes, with its values.
-
-    >>> factor_of("size", np.array([0.5, 1.0, 0.5])).factor
-    Factor(name='size', low=0.5, high=1.0, count=2, form='number', given=None, period=None)
-    >>> factor_of("hue", np.array([0.0, 0.1, 0.5]), "angle", turn=1.0).factor.given
-    (0.0, 0.1, 0.5)
-    >>> factor_of("shape", np.array(["square", "heart"])).values
-    ('heart', 'square')
-    """
+    """Return the factor that a column describes, with its values."""
     is_text = column.dtype.kind == "U"
     if is_text and form == "angle":
         raise InvalidValue(f"{field}.{name}", str(column[0]), "numbers, since the factor is an angle")

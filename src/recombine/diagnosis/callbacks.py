@@ -133,7 +133,6 @@ class DiagnosisCallback:
         return numbers
 
     def _numbers(self, result: Diagnosis) -> dict[str, float]:
-        """The numbers by name, in the order in which the metrics were requested."""
         return {name: value for own in self.names if own in result for name, value in _cases(own, result[own])}
 
     @property
@@ -155,7 +154,7 @@ class DiagnosisCallback:
                              combine_attrs="override")  # fmt: skip
 
     def lightning(self, module: str | None = None, *, each: Literal["epoch", "step"] = "epoch") -> Any:
-        """Return this callback as one for Lightning's `Trainer(callbacks=[…])`; Lightning must be installed.
+        """Return a callback for Lightning's `Trainer(callbacks=[…])`, which logs with `LightningModule.log_dict`.
 
         Parameters
         ----------
@@ -163,11 +162,6 @@ class DiagnosisCallback:
             Path of the submodule that maps codes to outputs, e.g. `decoder`. Default: the LightningModule itself.
         each
             Whether `every` counts epochs or optimizer steps.
-
-        Returns
-        -------
-        lightning.pytorch.Callback
-            A callback that logs with `LightningModule.log_dict`, and also with `log` if that is given.
         """
         if each not in ("epoch", "step"):
             raise InvalidValue("each", each, "epoch or step")

@@ -189,7 +189,6 @@ def selected(names: Sequence[str] | None, thorough: bool | Collection[str]) -> S
 
 
 def _needs(names: Sequence[str]) -> set[Need]:
-    """Return everything that at least one of these stage metrics needs."""
     return {need for name in names for need in STAGE_METRICS[name].needs}
 
 
@@ -303,7 +302,6 @@ def _superposition(
 
 
 def _shaped(targets: Tensor, outputs: Tensor) -> Tensor:
-    """Return the targets in the shape of the outputs."""
     if targets.numel() != outputs.numel():
         raise InvalidValue("targets", tuple(targets.shape), f"{outputs.shape[1]} numbers per grid point")
     return targets.to(outputs).reshape(outputs.shape)

@@ -347,7 +347,10 @@ class Geometry:
 
 def exact_geometry(runner: Runner, parts: Sequence[Tensor]) -> Geometry:
     """Return the exact metric tensors of all stages on each part of the grid, or why they cannot be trusted."""
-    values = _off_grid(runner)
+    factors = runner.subject.grid.factors
+    low, high = torch.tensor([(factor.low, factor.high) for factor in factors], dtype=torch.float64).unbind(1)
+    shares = torch.tensor([[row[k % len(row)] for k in range(len(factors))] for row in CHECKED])
+    values = runner.values(low + (high - low) * shares)
     notes = (UNCHECKED,) if _tried(runner.reader, values) is None else ()  # an encoding may accept grid points only
     try:
         if not notes and (reason := _wrong_derivative(runner, values)):
@@ -370,14 +373,6 @@ def exact_geometry(runner: Runner, parts: Sequence[Tensor]) -> Geometry:
             if name in zero and not _constant(stage):
                 return Geometry(None, f"since the derivative is lost at {name}")
     return Geometry(tensors, notes=notes)
-
-
-def _off_grid(runner: Runner) -> Tensor:
-    """Return the points off the grid at which derivatives are checked."""
-    factors = runner.subject.grid.factors
-    low, high = torch.tensor([(factor.low, factor.high) for factor in factors], dtype=torch.float64).unbind(1)
-    shares = torch.tensor([[row[k % len(row)] for k in range(len(factors))] for row in CHECKED])
-    return runner.values(low + (high - low) * shares)
 
 
 def _wrong_derivative(runner: Runner, values: Tensor) -> str | None:

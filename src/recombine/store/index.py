@@ -62,7 +62,6 @@ def add(store: Path, run: Run) -> None:
 
 
 def _stamps(store: Path) -> dict[str, str]:
-    """Return the stamp of each run's folder."""
     folder, stamps = store / "runs", {}
     with one_line_errors(folder), suppress(FileNotFoundError), os.scandir(folder) as entries:
         for entry in entries:

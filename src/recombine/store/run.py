@@ -82,19 +82,13 @@ class Run:
 
     @property
     def scores(self) -> dict[str, float]:
-        """Mean squared error (absolute, and relative to a blank output) and accuracy.
-
-        `id` scores are for trained combinations, `ood` scores for held-out ones; NaN if there are none.
-        """
+        """Errors and accuracies on trained (`id`) and held-out (`ood`) combinations; NaN if there are none."""
         scores = self.result["scores"].items()
         return {name: float("nan") if value is None else float(value) for name, value in scores}
 
     @property
     def standard_errors(self) -> dict[str, float]:
-        """Standard error of each score, since large grids are sampled; 0 if the whole grid was evaluated.
-
-        NaN if a region is empty or too few of its points were sampled.
-        """
+        """Standard error of each score: 0 if the whole grid was evaluated, NaN if too few points were sampled."""
         errors = self.result.get("standard_errors") or dict.fromkeys(self.result["scores"], 0.0)
         return {name: float("nan") if value is None else float(value) for name, value in errors.items()}
 
@@ -134,21 +128,14 @@ class Run:
     # -- the layout of the Hugging Face hub ----------------------------------------------------------------------
 
     def save_pretrained(self, folder: str | os.PathLike[str]) -> Path:
-        """Write the weights, configuration and model card in the layout of the Hugging Face hub.
+        """Write the weights, configuration and model card in the layout of the Hugging Face hub; return the folder.
 
-        Parameters
-        ----------
-        folder
-            Folder to write to; existing `model.safetensors`, `config.json` and `README.md` are replaced.
-
-        Returns
-        -------
-        Path
-            The folder, which `recombine.from_pretrained` reads.
+        Existing files named `model.safetensors`, `config.json` and `README.md` are replaced.
         """
         from recombine.store.pretrained import hub_files
 
-        path, contents = Path(folder), hub_files(self)
+        path = Path(folder)
+        contents = hub_files(self.key, self.spec, self.spec_fields, self.result, self.weights())
         with one_line_errors(path, "folder"):
             path.mkdir(parents=True, exist_ok=True)
         for name, content in contents.items():
@@ -159,7 +146,9 @@ class Run:
         self, repo_id: str, *, private: bool | None = None, token: str | None = None, revision: str | None = None,
         commit_message: str | None = None,
     ) -> str:  # fmt: skip
-        """Upload the files of `save_pretrained` to the Hugging Face hub; requires `pip install huggingface_hub`.
+        """Upload the files of `save_pretrained` to the Hugging Face hub, and return the repository's address.
+
+        Requires `pip install huggingface_hub`.
 
         Parameters
         ----------
@@ -173,11 +162,6 @@ class Run:
             Branch to upload to. Default: main.
         commit_message
             Commit message. Default: one that names the run.
-
-        Returns
-        -------
-        str
-            The repository's address.
         """
         from tempfile import TemporaryDirectory
 

@@ -24,7 +24,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from recombine.errors import InvalidValue, StoreError, StoreFull, listed
+from recombine.errors import InvalidValue, StoreError, listed
 from recombine.files import delete, entries, fill_folder, flush_directory, one_line_errors, remove_abandoned
 from recombine.manifest import manifest_text
 from recombine.store import index
@@ -91,7 +91,7 @@ class Store:
             free = shutil.disk_usage(self.path).free
         if free < size + SPARE:
             needed = f"{(size + SPARE) / 1e6:.0f} MB free (it has {free / 1e6:.0f} MB)"
-            raise StoreFull(str(unusable(self.path, f"on a disk with {needed}")))
+            raise unusable(self.path, f"on a disk with {needed}")
 
     # -- finished runs -----------------------------------------------------------------------------------------
 
@@ -287,10 +287,7 @@ class Store:
                 yield name, [stray(name)]
 
     def leftovers(self, *folders: str) -> list[tuple[str, Path]]:
-        """Return keys and paths of half-written runs and checkpoints, checkpoints of finished runs, and damaged runs.
-
-        A process may still be working on them.
-        """
+        """Return keys and paths of files that are half-written, damaged or no longer needed; some may be in use."""
         paths = [self.path / folder / name for folder in folders for name in entries(self.path / folder)]
         ours = [(key, path) for path in paths if (key := key_of(path.parent.name, path.name)) is not None]
         return [(key, path) for key, path in ours if not self._is_needed(path)]

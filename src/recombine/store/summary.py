@@ -97,7 +97,6 @@ def summarize(runs: Iterable[Run]) -> list[Summary]:
 
 
 def _differing(specs: list[dict[str, Any]]) -> list[str]:
-    """Return the names of fields in which specs differ."""
     names = list(dict.fromkeys(name for spec in specs for name in spec))
     values = {name: {json.dumps(spec[name]) for spec in specs if name in spec} for name in names}
     different = [name for name in names if len(values[name]) > 1 or not all(name in spec for spec in specs)]

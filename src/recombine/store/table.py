@@ -30,7 +30,7 @@ ALLOWED = (
     ast.Gt, ast.GtE, ast.In, ast.NotIn, ast.Is, ast.IsNot, ast.Constant, ast.List, ast.Tuple, ast.Name, ast.Attribute,
     ast.Load,
 )  # fmt: skip
-"""Syntax allowed in an expression: no calls or subscripts, since those could run code."""
+"""Syntax allowed in an expression: no calls or subscripts, since `query` could run code."""
 
 
 def table_of(rows: Sequence[Row]) -> pandas.DataFrame:
@@ -64,10 +64,7 @@ def short_name(column: str) -> str:
 
 
 def selected(table: pandas.DataFrame, where: str) -> pandas.DataFrame:
-    """Return the rows for which an expression is true, evaluated by `DataFrame.query`.
-
-    Only column names, constants, comparisons and `and`, `or`, `not`, `in` are allowed, since `query` could run code.
-    """
+    """Return the rows for which an expression is true, evaluated by `DataFrame.query`."""
     try:
         tree = ast.parse(where.strip(), mode="eval")
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:

@@ -147,14 +147,12 @@ class _Driver:
                 yield group[first : first + size]
 
     def _collect(self) -> None:
-        """Look up the runs of finished tasks in the store and, from time to time, all other runs.
-
-        If a worker's clock is set back, Dask delays its messages by that time, and only the store is up to date.
-        """
+        """Look up the runs of finished tasks in the store and, from time to time, all other runs."""
         for future in [future for future in self.futures if future.done()]:
             missing = self._missing(self.futures.pop(future))
             if missing and future.status == "error":
                 self._blame(missing, future.exception().with_traceback(future.traceback()))
+        # If a worker's clock is set back, Dask delays its messages by that time; only the store is up to date.
         if time.monotonic() - self.searched >= QUIET_SECONDS:
             self.sweep.serve_finished()
             for future, keys in list(self.futures.items()):
@@ -164,7 +162,6 @@ class _Driver:
             self.searched = time.monotonic()
 
     def _missing(self, keys: list[str]) -> list[str]:
-        """Return the runs that are not in the store."""
         return [key for key in keys if key in self.sweep.pending and not self.sweep.serve(key)]
 
     def _blame(self, keys: list[str], error: BaseException) -> None:
@@ -261,12 +258,10 @@ def train_on_worker(
 
 
 def _packed(function: Callable[..., None], *arguments: Any) -> Callable[[], None]:
-    """Return a function without arguments that unpickles a call on the worker and executes it.
-
-    Dask's scheduler unpickles whatever is submitted, but may not have this package or the user's classes.
-    """
+    """Return a function without arguments that unpickles a call on the worker and executes it."""
     from distributed.protocol.pickle import dumps
 
+    # Dask's scheduler unpickles whatever is submitted, but may not have this package or the user's classes.
     content = dumps((function, arguments))
 
     def call() -> None:

@@ -144,7 +144,6 @@ class Sweep:
         return run is not None
 
     def _settle(self, key: str, run: Run) -> None:
-        """Count a run as finished."""
         self.finished[key] = run
         del self.pending[key]
         self.steps_pending -= self.steps.get(key, 0)
@@ -192,7 +191,6 @@ class Sweep:
             raise
 
     def _trained(self, keys: list[str], should_stop: ShouldStop) -> Group:
-        """Train a group of runs to the end."""
         group = Group(self.store, {key: self.pending[key] for key in keys}, self.device)
         done, saved = group.steps_done, time.perf_counter()
         for _ in group.fit():

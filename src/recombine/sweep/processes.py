@@ -35,6 +35,7 @@ LEAVE_SECONDS = 10.0
 SEARCH_SECONDS = 1.0
 """Time between checks of the store for finished runs."""
 NOTHING = Progress(runs=0, finished=0, members=0, steps_done=0, steps_left=0, error=math.nan)
+"""Sent by a worker when it is ready; its progress and, if one occurs, an error follow."""
 
 
 def train_in_processes(sweep: Sweep, processes: int) -> None:
@@ -58,10 +59,7 @@ def train_in_processes(sweep: Sweep, processes: int) -> None:
 
 
 def run_worker(parent: Connection, store: Store, members: int, checkpoint_seconds: float) -> None:
-    """Train the specs that the parent sends, until all are done, the parent says to stop, or the parent ends.
-
-    The worker sends an empty `Progress` when it is ready, then its progress, and finally an error, if any.
-    """
+    """Train the specs that the parent sends, until all are done, the parent says to stop, or the parent ends."""
     torch.set_num_threads(1)
     stopping = threading.Event()
     for number in SIGNALS:  # even repeated ones, since the parent decides whether to stop at once
