@@ -54,7 +54,11 @@ class InvalidValue(RecombineError, ValueError):
         self.field = field
         self.value = value
         self.allowed = allowed
-        super().__init__(f"{shortened(field)} must be {allowed}, got {_quoted(value)}")
+        if getattr(value, "shape", ()) and hasattr(value, "dtype"):
+            got = f"{type(value).__name__} {value.dtype} {tuple(value.shape)}"  # type: ignore[attr-defined]
+        else:
+            got = shortened(repr(value))
+        super().__init__(f"{shortened(field)} must be {allowed}, got {got}")
 
     def __reduce__(self) -> tuple[Any, ...]:  # for pickling in worker processes
         return type(self), (self.field, self.value, self.allowed)
@@ -118,13 +122,6 @@ class DeviceError(RecombineError):
     >>> issubclass(rc.DeviceError, rc.RecombineError)
     True
     """
-
-
-def _quoted(value: object) -> str:
-    """Return text for a value in a message: its `repr`, shortened, or the type and shape of an array."""
-    if getattr(value, "shape", ()) and hasattr(value, "dtype"):
-        return f"{type(value).__name__} {value.dtype} {tuple(value.shape)}"  # type: ignore[attr-defined]
-    return shortened(repr(value))
 
 
 def shortened(text: str, longest: int = LONGEST) -> str:

@@ -7,14 +7,8 @@ such as `name:3`.
 
 The docstring below a field is the help text of its flag, and is added to the Parameters section of its class.
 
-Each family of interchangeable classes (encodings, hold-outs, decoders, …) has a registry:
-
->>> ENCODINGS = Registry("encoding", Encoding)
->>> @ENCODINGS.register
-... class Mine(Encoding): ...
-
-A registered class is accepted in specs (by name, as text such as `mine:width=3`, or as JSON), listed in messages and on
-the command line, and covered by the contract tests.
+Each family of interchangeable classes (encodings, hold-outs, decoders, …) has a registry. A registered class can be
+used in specs (by name, as text such as `mine:width=3`, or as JSON) and is listed in messages and on the command line.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Imports of user code: modules named by `--import MODULE`, which every command takes, or as `package.module:name`.
-
-Any error that this code raises is reported in one line; `--traceback` shows the full traceback.
-"""
+"""Imports of user code: modules named by `--import MODULE`, which every command takes, or as `package.module:name`."""
 
 from __future__ import annotations
 

@@ -33,20 +33,11 @@ from torch import Tensor
 from recombine.data.readers import csv_of, from_arrays, from_csv, image_paths, read_labels
 from recombine.data.sources import MOST_FACTORS, Source, check_images, check_names, column_of, rows_per_block
 from recombine.errors import InvalidValue, RecombineError
-from recombine.files import (
-    cache_folder,
-    one_line_errors,
-    open_regular,
-    parsed_json,
-    read,
-    remove_abandoned,
-    write,
-)
+from recombine.files import cache_folder, one_line_errors, open_regular, parsed_json, read, remove_abandoned, write
 from recombine.keys import DIGEST_LENGTH, canonical_json, json_digest
 
 SAMPLED = 2048
 """Number of images from which the mean is estimated."""
-BYTE = 255.0
 READERS = {
     **dict.fromkeys((".npz", ".h5", ".hdf5", ".hdf"), from_arrays), ".csv": from_csv, ".tsv": from_csv,
 }  # fmt: skip
@@ -137,7 +128,7 @@ class LabelledImages:
         stored = torch.from_numpy(self.pixels.take(rows))
         images = stored.float()
         if stored.dtype == torch.uint8 and self.largest > 1:
-            images /= BYTE
+            images /= 255
         if images.ndim == 4:
             images = images.movedim(-1, 1) if images.shape[-1] > 1 else images[..., 0]
         return images.contiguous()

@@ -1,7 +1,7 @@
 """Readers of `.npz` and HDF5 files in the layouts of dSprites, 3D Shapes and MPI3D, and of image folders with a CSV.
 
-docs/data.md describes the layouts. Nothing is unpickled (dSprites' `metadata` is never read), no links to other files
-are followed, and sizes are checked against each other before reading, so that a small file cannot fill the memory.
+Nothing is unpickled, no links to other files are followed, and sizes are checked before reading, so that a small file
+cannot fill the memory. docs/data.md describes the layouts.
 """
 
 from __future__ import annotations
@@ -54,7 +54,6 @@ LARGEST_IN_MEMORY = 2**30
 """Maximum size of the labels in bytes."""
 LARGEST_CHUNK = 2**28
 """Maximum size of an HDF5 chunk in bytes, since a chunk is unpacked as a whole."""
-OPAQUE = 255
 MODES = {**dict.fromkeys(("1", "L", "LA"), "L"), **dict.fromkeys(("RGB", "P", "RGBA", "PA"), "RGB")}
 """Supported Pillow modes, and the mode to which each is converted."""
 FILE_COLUMNS = ("file", "filename", "file_name", "image", "path")
@@ -333,7 +332,7 @@ def _decoded(path: Path, row: int) -> np.ndarray:
                 raise ValueError(f"{image.size[0]} × {image.size[1]} pixels, {LARGEST_SIDE} at most")
             if image.mode not in MODES:
                 raise ValueError(f"pixel mode {image.mode}, not 8-bit grey or colour")
-            if image.has_transparency_data and image.convert("RGBA").getchannel("A").getextrema()[0] != OPAQUE:
+            if image.has_transparency_data and image.convert("RGBA").getchannel("A").getextrema()[0] < 255:
                 raise ValueError("it is transparent")
             return np.asarray(image.convert(MODES[image.mode]))
     except Exception as error:  # a decoder may raise anything on corrupt files

@@ -1,8 +1,4 @@
-"""A callback that diagnoses a module at regular intervals during the user's training.
-
-The module is restored exactly (flags, hooks, gradients, buffers and random state), so training gives bit-identical
-results with and without the callback. Only the logged metrics are computed.
-"""
+"""A callback that diagnoses a module at regular intervals during the user's training, and restores it exactly."""
 
 from __future__ import annotations
 
@@ -41,6 +37,8 @@ CASES = ("stage", "kernel", "prediction")
 
 class DiagnosisCallback:
     """Measures a module during training, records the metrics and logs them.
+
+    The module is restored exactly, so training gives bit-identical results with and without the callback.
 
     Parameters
     ----------
@@ -100,7 +98,9 @@ class DiagnosisCallback:
         """The step and the requested variables of every measurement."""
 
     def __call__(self, module: nn.Module, step: int | None = None) -> dict[str, float] | None:
-        """Measure the module if the step is a multiple of `every`.
+        """Measure the module if the step is a multiple of `every`, and return the metrics by name.
+
+        Return None between measurements and, in distributed training, on all ranks but 0.
 
         Parameters
         ----------
@@ -108,11 +108,6 @@ class DiagnosisCallback:
             The module; `torch.compile`, `DistributedDataParallel` and `DataParallel` are unwrapped.
         step
             The step or epoch. Default: the number of previous calls.
-
-        Returns
-        -------
-        dict of float or None
-            The metrics by name; None between measurements, and in distributed training on all ranks but 0.
         """
         step = self.calls if step is None else step
         self.calls += 1

@@ -1,9 +1,8 @@
 """Running a user's module: restoring its state afterwards, batching examples as it allows, checking its derivatives.
 
-A few examples are run twice as a batch and once one by one. A module that draws random numbers in evaluation mode is
-run one example at a time with the same random numbers for every example, which makes it deterministic. A module whose
-outputs depend on other examples in the batch (batch statistics, a softmax over the batch) is run one example at a time;
-if it does not accept a single example, the whole grid is run as one batch.
+A module that draws random numbers in evaluation mode is run one example at a time, with the same random numbers for
+every example. A module whose outputs depend on other examples in the batch (batch statistics, a softmax over the batch)
+is also run one example at a time; if it does not accept a single example, the whole grid is run as one batch.
 
 Exact derivatives are used for all stages of a result or for none, so that stages can be compared. They are not used if
 torch has none, if a stage varies over the grid while its exact metric is 0 (`detach`, numpy, inference mode, integers),

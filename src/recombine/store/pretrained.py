@@ -311,23 +311,21 @@ def model_card(config: Mapping[str, Any]) -> str:
         "tags": [MODEL_TYPE, "compositional-generalization", "pytorch", spec["decoder"]["kind"]],
         "model-index": [{"name": f"{architecture} {config['key']}", "results": [result] if metrics else []}],
     }
-    return TEMPLATE.format(
-        metadata="\n".join(f"{name}: {json.dumps(value)}" for name, value in metadata.items()),
-        imports="".join(
+    texts = {
+        "metadata": "\n".join(f"{name}: {json.dumps(value)}" for name, value in metadata.items()),
+        "imports": "".join(
             "# register the classes that the training script registered\n"
             if name == "__main__"
             else f"import {name}  # registers classes that this run uses\n"
             for name in config["modules"]
         ),
-        architecture=architecture,
-        task=task,
-        key=config["key"],
-        status=config["status"],
-        steps=config["steps"],
-        scores="\n".join(f"| {score['name']} (`{score['type']}`) | {score['value']:.5g} |" for score in metrics),
-        spec=json.dumps(spec, indent=2),
-        versions=", ".join(f"{name} {value}" for name, value in versions.items()) or "an unknown version",
-    )
+        "architecture": architecture,
+        "task": task,
+        "scores": "\n".join(f"| {score['name']} (`{score['type']}`) | {score['value']:.5g} |" for score in metrics),
+        "spec": json.dumps(spec, indent=2),
+        "versions": ", ".join(f"{name} {value}" for name, value in versions.items()) or "an unknown version",
+    }
+    return TEMPLATE.format_map({**config, **texts})
 
 
 def _require_same(state: Mapping[str, Any], given: Mapping[str, object]) -> None:

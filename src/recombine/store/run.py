@@ -71,9 +71,13 @@ class Run:
     def result(self) -> dict[str, Any]:
         """Contains `status`, `scores`, `steps`, `provenance` and, for sampled grids, `points` and `standard_errors`."""
         result = parsed_json(self.content(RESULT))
-        if not is_result(result):
-            raise StoreError(f"{str(self.path / RESULT)!r} must be the result of a run")
-        return dict(result)
+        try:
+            kinds = isinstance(result["status"], str) and isinstance(result["provenance"], dict)
+            if kinds and all(isinstance(result["scores"][name], int | float | None) for name in SCORES):
+                return dict(result)
+        except (KeyError, TypeError):
+            pass
+        raise StoreError(f"{str(self.path / RESULT)!r} must be the result of a run")
 
     @property
     def status(self) -> str:
@@ -240,17 +244,6 @@ class Run:
 def stray(name: str) -> Problem:
     """Return the problem that a file or folder does not belong here."""
     return Problem(f"{name}: does not belong here", "stray")
-
-
-def is_result(result: Any) -> bool:
-    """Return whether a JSON value is the result of a run."""
-    if not isinstance(result, dict) or not isinstance(result.get("status"), str):
-        return False
-    scores, provenance = result.get("scores"), result.get("provenance")
-    if not isinstance(scores, dict) or not isinstance(provenance, dict):
-        return False
-    numbers = [scores.get(name, "absent") for name in SCORES]
-    return all(number is None or isinstance(number, (int, float)) for number in numbers)
 
 
 def spec_key(content: bytes) -> str:

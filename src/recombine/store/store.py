@@ -28,18 +28,7 @@ from recombine.errors import InvalidValue, StoreError, listed
 from recombine.files import delete, entries, fill_folder, flush_directory, one_line_errors, remove_abandoned
 from recombine.manifest import manifest_text
 from recombine.store import index
-from recombine.store.names import (
-    FOLDERS,
-    INDEX,
-    INDEX_FILES,
-    MARKER,
-    final_name,
-    is_key,
-    key_of,
-    open_folder,
-    pack,
-    unusable,
-)
+from recombine.store.names import FOLDERS, INDEX, INDEX_FILES, MARKER, final_name, is_key, key_of, open_folder, pack
 from recombine.store.run import ARRAYS, FILES, MANIFEST, RESULT, SPEC, WEIGHTS, Problem, Run, spec_key, stray
 from recombine.store.unfinished import Checkpoints, Lock
 
@@ -91,7 +80,7 @@ class Store:
             free = shutil.disk_usage(self.path).free
         if free < size + SPARE:
             needed = f"{(size + SPARE) / 1e6:.0f} MB free (it has {free / 1e6:.0f} MB)"
-            raise unusable(self.path, f"on a disk with {needed}")
+            raise StoreError(f"store must be on a disk with {needed}, got {str(self.path)!r}")
 
     # -- finished runs -----------------------------------------------------------------------------------------
 
@@ -207,19 +196,15 @@ class Store:
         return self.run(matching[0])
 
     def table(self, where: str | None = None) -> pandas.DataFrame:
-        """Return a table of the readable finished runs, oldest first, indexed by key.
+        """Return a DataFrame of the readable finished runs, oldest first, indexed by key.
+
+        Its columns are `status`, every field of the spec by dotted name (`task.encoding.kind`, `decoder.depth`,
+        `recipe.lr`), the scores, and `finished`; `attrs["unreadable"]` lists the keys of unreadable runs.
 
         Parameters
         ----------
         where
-            Expression that selects runs, e.g. `encoding == 'bump' and depth >= 4 and ood_accuracy > 0.9`. Default:
-            all runs.
-
-        Returns
-        -------
-        pandas.DataFrame
-            `status`, every field of the spec by dotted name (`task.encoding.kind`, `decoder.depth`, `recipe.lr`),
-            scores, and `finished`. `attrs["unreadable"]` lists the keys of unreadable runs.
+            Expression that selects runs, e.g. `encoding == 'bump' and depth >= 4 and ood_accuracy > 0.9`.
         """
         from recombine.store.table import selected, table_of
 

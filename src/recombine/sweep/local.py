@@ -1,7 +1,4 @@
-"""A sweep in this process, which trains the specs that are not in the store, group by group.
-
-The store's locks divide the work among all processes that share it.
-"""
+"""A sweep in this process; the store's locks divide the work among all processes that share it."""
 
 from __future__ import annotations
 

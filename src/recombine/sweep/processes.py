@@ -1,8 +1,7 @@
 """A sweep in several single-threaded processes.
 
-A small network hardly benefits from a second core, so several processes train faster than several threads. The store's
-locks divide the work: each worker is an ordinary sweep over all pending runs, and the parent only adds up their
-reports. Each run uses one thread, so its result does not depend on the number of processes.
+Each worker is an ordinary sweep over all pending runs, which the store's locks divide among them; the parent only adds
+up their reports. Each run uses one thread, so its result does not depend on the number of processes.
 
 When a worker receives a signal or a message from the parent, or the parent ends (which closes the pipe), it writes a
 checkpoint and exits. If a worker dies, its locks are released and the other workers train its runs.
