@@ -20,11 +20,10 @@ class RecombineError(Exception):
     Examples
     --------
     >>> import recombine as rc
-    >>> try:
-    ...     rc.BumpTask(size=0)
-    ... except rc.RecombineError as error:
-    ...     print(error)
-    size must be at least 2, got 0
+    >>> rc.BumpTask(size=0)
+    Traceback (most recent call last):
+    ...
+    recombine.errors.InvalidValue: size must be at least 2, got 0
     """
 
 
@@ -70,13 +69,10 @@ class StoreError(RecombineError):
     Examples
     --------
     >>> import recombine as rc
-    >>> from tempfile import TemporaryDirectory
-    >>> with TemporaryDirectory() as folder:
-    ...     try:
-    ...         rc.Store(folder, create=False)
-    ...     except rc.StoreError:
-    ...         print("no store there")
-    no store there
+    >>> rc.Store("nowhere", create=False)
+    Traceback (most recent call last):
+    ...
+    recombine.errors.StoreError: store must be an existing store, got 'nowhere'
     """
 
 

@@ -181,7 +181,13 @@ def diagnose(
     if out is None and (plane is not None or at):
         raise InvalidValue("out", None, "given with --plane and --at, which only affect the figure")
     axes = None if plane is None else [name.strip() for name in plane.split(",")]
-    values = _values_at(at or ())
+    values = {}
+    for text in at or ():
+        name, _, value = text.partition("=")
+        try:
+            values[name.strip()] = float(value)
+        except ValueError:
+            raise InvalidValue("at", text, "a factor and its value, e.g. shape=0") from None
     [module], inputs = subject.subjects([factory])
     if out is not None:
         require_folder(out, "out")
@@ -197,17 +203,6 @@ def diagnose(
     if out is not None:
         _write(out, result, axes, values)
         say(f"written to {out}")
-
-
-def _values_at(texts: Sequence[str]) -> dict[str, float]:
-    values = {}
-    for text in texts:
-        name, _, value = text.partition("=")
-        try:
-            values[name.strip()] = float(value)
-        except ValueError:
-            raise InvalidValue("at", text, "a factor and its value, e.g. shape=0") from None
-    return values
 
 
 def _write(out: Path, result: Any, plane: list[str] | None, at: Mapping[str, float]) -> None:
@@ -250,21 +245,16 @@ def explore(
     """
     if not factories:
         raise InvalidValue("factories", None, f"given, as package.module:name, file.py:name, {RUN}KEY or a folder")
+    try:
+        shape = None if image is None else tuple(int(part) for part in image.split(","))
+    except ValueError:
+        raise InvalidValue("image", image, "rows and columns, e.g. 28,28, or 3,28,28 (channels first)") from None
     require_file(out, "out")
     decoders, settings = subject.subjects(factories)
     from recombine.page import explore as engine
 
-    page = engine(decoders, **settings, image_shape=_image(image), title=title, training=training)
+    page = engine(decoders, **settings, image_shape=shape, title=title, training=training)
     page.save(out)
     for note in page.notes:
         say(note)
     say(f"written to {out} ({len(page.html) / 1e6:.1f} MB)")
-
-
-def _image(text: str | None) -> tuple[int, ...] | None:
-    if text is None:
-        return None
-    try:
-        return tuple(int(part) for part in text.split(","))
-    except ValueError:
-        raise InvalidValue("image", text, "rows and columns, e.g. 28,28, or 3,28,28 (channels first)") from None

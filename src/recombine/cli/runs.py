@@ -28,8 +28,7 @@ if TYPE_CHECKING:
 
 TWO_SIDED = 1.96
 """Half-width of a 95 % interval in standard errors."""
-DAMAGED, UNREADABLE = 1, 2
-"""Exit codes."""
+DAMAGED, UNREADABLE = 1, 2  # exit codes
 KEY_DIGITS, FEW = 10, 4
 """Number of digits shown of a key, and maximum number of keys in a message."""
 LONGEST_CELL = 40

@@ -129,20 +129,17 @@ def factor_of(name: str, column: np.ndarray, form: Form = "number", turn: float 
     if count > 1 and gaps.min() <= ROUNDING * (values[-1] - values[0]):
         near = values[int(gaps.argmin()) :][:2].tolist()
         raise InvalidValue(f"{field}.{name}", near, "values that differ by more than rounding, or a categorical factor")
-    period = _period(f"{field}.{name}", values, turn) if form == "angle" else None
+    span = float(values[-1] - values[0])
+    period: float | None = None
+    if form == "angle":
+        if span > turn * (1 + WRITTEN):
+            raise InvalidValue(f"{field}.{name}", [levels[0], levels[-1]], f"angles within one turn ({turn:g})")
+        period = span if abs(span - turn) <= WRITTEN * turn else turn  # their span, so that both ends coincide
     even = np.linspace(values[0], values[-1], count)
-    spacing = (values[-1] - values[0]) / max(1, count - 1)
+    spacing = span / max(1, count - 1)
     if bool((np.abs(values - even) <= EVEN * spacing).all()):
         return Levels(Factor(name, levels[0], levels[-1], count, form, None, period), levels, positions)
     return Levels(Factor.of(name, levels, form, period), levels, positions)
-
-
-def _period(field: str, values: np.ndarray, turn: float) -> float:
-    """Return the full turn; if the values span one up to rounding, return their span, so that both ends coincide."""
-    span = float(values[-1] - values[0])
-    if span > turn * (1 + WRITTEN):
-        raise InvalidValue(field, [float(values[0]), float(values[-1])], f"angles within one turn ({turn:g})")
-    return span if abs(span - turn) <= WRITTEN * turn else turn
 
 
 def arranged(columns: Mapping[str, np.ndarray], forms: Mapping[str, Form], turn: float, field: str) -> Arrangement:

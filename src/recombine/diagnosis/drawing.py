@@ -25,7 +25,6 @@ LOWEST = -1.0
 CHARACTERS = 10
 """Characters per inch of a title; notes, in smaller type, have 1.5 times as many."""
 VOLUME = "volume"
-"""The column drawn on a logarithmic scale."""
 NEAR = 1e-6
 """Tolerance when matching a factor value, relative to the factor's range."""
 SHOWN = 12

@@ -24,7 +24,6 @@ from recombine.errors import InvalidValue, listed, reason_of
 from recombine.metrics.stages import INPUT, Encode, Reader, Tap, flat, sampled, tapped
 
 OUTPUT = "output"
-"""Name of the stage that is the module's output."""
 MODULE_OUTPUT = ".output"
 """Key of the module's output among the layouts; no submodule can have this path."""
 NESTING = 6

@@ -51,7 +51,7 @@ CONTEXT_LOST = 70
 
 def train_on_cluster(sweep: Sweep, scheduler: Any, device: str, say: Say) -> None:
     """Finish a sweep on a cluster; raise for failed runs after all others have finished."""
-    sweep.begin()
+    sweep.prepare()
     if not sweep.pending:
         return
     with _quiet_dask(), Interruptions() as interruptions:
@@ -247,7 +247,7 @@ def train_on_worker(
         return worker.status.name not in ("running", "paused")
 
     sweep = Sweep(specs, store, hardware, len(specs), checkpoint_seconds, None, memory)
-    sweep.prepare()
+    sweep.prepare(clean=False)
     try:
         with within(memory, hardware), suppress(Interrupted):
             sweep.work(should_stop, wait=False)

@@ -86,17 +86,14 @@ class Sweep:
 
     def run(self) -> None:
         """Train pending runs, stopping between steps when interrupted."""
-        self.begin()
+        self.prepare()
         with Interruptions() as interruptions:
             self.work(lambda: interruptions.noted)
 
-    def begin(self) -> None:
-        """Clean up after killed processes, and prepare the sweep."""
-        self.store.clean()
-        self.prepare()
-
-    def prepare(self) -> None:
-        """Find completed runs in the store, and count the steps of the others."""
+    def prepare(self, *, clean: bool = True) -> None:
+        """Find completed runs in the store, and count the steps of the others; clean up after killed processes."""
+        if clean:
+            self.store.clean()
         self.serve_finished()
         self.steps = {key: spec.total_steps for key, spec in self.pending.items()}
         self.steps_pending = sum(self.steps.values())

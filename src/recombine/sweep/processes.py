@@ -39,7 +39,7 @@ NOTHING = Progress(runs=0, finished=0, members=0, steps_done=0, steps_left=0, er
 
 def train_in_processes(sweep: Sweep, processes: int) -> None:
     """Finish a sweep with up to this many worker processes, or in the current process if one is enough."""
-    sweep.begin()
+    sweep.prepare()
     count, threads = min(processes, len(sweep.pending)), torch.get_num_threads()
     with Interruptions() as interruptions:
         if count < 2:
@@ -68,16 +68,16 @@ def run_worker(parent: Connection, store: Store, members: int, checkpoint_second
         wait([parent])
         stopping.set()
 
-    def report(progress: Progress) -> None:
+    def report(message: Progress | Exception) -> None:
         with suppress(OSError):  # the parent is gone, and `listen` will notice
-            parent.send(progress)
+            parent.send(message)
 
     try:
         report(NOTHING)
         sweep = Sweep(parent.recv(), store, torch.device("cpu"), members, checkpoint_seconds, report)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
         threading.Thread(target=listen, daemon=True).start()
-        sweep.begin()
+        sweep.prepare()
         sweep.work(stopping.is_set)
         sweep.report()  # the last runs
     except EOFError:
@@ -85,17 +85,11 @@ def run_worker(parent: Connection, store: Store, members: int, checkpoint_second
     except Exception as error:
         if not isinstance(error, RecombineError):
             error.add_note(traceback.format_exc())
-        _send(parent, error)
-
-
-def _send(parent: Connection, error: Exception) -> None:
-    """Send an error, or its message if it cannot be pickled."""
-    try:
-        pickle.loads(pickle.dumps(error))
-    except Exception:
-        error = RecombineError(f"{type(error).__name__} in a worker ({reason_of(error)})")
-    with suppress(OSError):
-        parent.send(error)
+        try:
+            pickle.loads(pickle.dumps(error))
+            report(error)
+        except Exception:  # it cannot be pickled
+            report(RecombineError(f"{type(error).__name__} in a worker ({reason_of(error)})"))
 
 
 class _Workers:
