@@ -87,7 +87,7 @@ class SubjectFlags:
                 raise InvalidValue("grid", None, "given, e.g. x=0:27,y=0:27, unless there is --data or a stored run")
             targets = None if self.targets is None else read_array(self.targets, "targets")
             settings = {"grid": self.grid, "encode": self.encoding, "holdout": self.holdout, "targets": targets}
-            return settings | ({"background": self.background} if self.background is not None else {})
+            return {**settings, "background": self.background}
         self._refuse(("grid", "targets", "background"), "left out with --data, which defines it")
         given = {name: getattr(self, name) for name in (*FORMS, "encoding") if getattr(self, name) is not None}
         task = ArrayTask(data=self.data, holdout=self.holdout or "none", allow_unseen=True, **given)

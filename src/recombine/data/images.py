@@ -292,11 +292,12 @@ def _pixels_of(source: Source, seen: str) -> tuple[Pixels, str, float]:
     record, identity = _record(seen), Identity(source)
     digest, largest = record.get("digest"), record.get("largest")
     is_known = isinstance(digest, str) and digest.isalnum() and isinstance(largest, int | float)
+    known = (str(digest), float(largest or 0)) if is_known else None
     pixels: Pixels
     if source.offset is not None:
         pixels = FilePixels(source.path, source.offset, source.shape, source.dtype)
-        if is_known:
-            return pixels, str(digest), float(largest)
+        if known is not None:
+            return pixels, *known
         _say(source, f"reading {source.path} once to compute its digest")
         for _ in identity.fed(pixels.blocks()):
             pass
@@ -305,8 +306,8 @@ def _pixels_of(source: Source, seen: str) -> tuple[Pixels, str, float]:
     else:
         unpacked = folder() / f"{digest}{SUFFIX}"
         with suppress(OSError):
-            if is_known and unpacked.stat().st_size == source.nbytes:
-                return FilePixels(unpacked, 0, source.shape, source.dtype), str(digest), float(largest)
+            if known is not None and unpacked.stat().st_size == source.nbytes:
+                return FilePixels(unpacked, 0, source.shape, source.dtype), *known
         pixels = _unpacked(source, identity)
     _keep(seen, {"digest": identity.digest, "largest": identity.largest})
     return pixels, identity.digest, identity.largest

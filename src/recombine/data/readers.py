@@ -332,7 +332,7 @@ def _decoded(path: Path, row: int) -> np.ndarray:
                 raise ValueError(f"{image.size[0]} × {image.size[1]} pixels, {LARGEST_SIDE} at most")
             if image.mode not in MODES:
                 raise ValueError(f"pixel mode {image.mode}, not 8-bit grey or colour")
-            if image.has_transparency_data and image.convert("RGBA").getchannel("A").getextrema()[0] < 255:
+            if image.has_transparency_data and image.convert("RGBA").getchannel("A").getextrema()[0] != 255:
                 raise ValueError("it is transparent")
             return np.asarray(image.convert(MODES[image.mode]))
     except Exception as error:  # a decoder may raise anything on corrupt files

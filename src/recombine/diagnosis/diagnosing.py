@@ -221,7 +221,7 @@ def _measured(
 ) -> tuple[StageProfile, dict[str, Any]]:
     """Return the stage metrics and the output scores on one part of the grid."""
     subject, points = runner.subject, runner.values(part.grid.points)
-    targets = subject.target_rows(part.indices)
+    targets = None if subject.targets is None else subject.target_rows(part.indices)
     names, neighbours = part.metrics(selection.stage_metrics), None
     needs = _needs(names)
     by_differences = Need.DIFFERENCES in needs or (Need.METRIC in needs and exact is None)
@@ -325,21 +325,15 @@ def _sampled_errors(runner: Runner, plan: Plan) -> dict[str, Any]:
     subject, drawn = runner.subject, plan.points
     if subject.targets is None or drawn is None:
         return {}
-
-    def target_rows(indices: Tensor) -> Tensor:
-        rows = subject.target_rows(indices)
-        assert rows is not None
-        return rows.cpu().double().flatten(1)
-
     # targets are read twice, for their mean and for the errors, so that few of them are in memory at a time
     is_held_out = subject.held_out[drawn]
     kept = drawn[~is_held_out]
-    sums = (target_rows(indices).sum(dim=0) for indices in chunks(kept, ROWS_AT_ONCE))
+    sums = (subject.target_rows(indices).cpu().double().flatten(1).sum(dim=0) for indices in chunks(kept, ROWS_AT_ONCE))
     mean = reduce(torch.add, sums) / len(kept)
     errors, constants = [], []
     for indices in chunks(drawn, ROWS_AT_ONCE):
         codes = runner.stages.encode(runner.values(subject.grid.rows(indices)))
-        outputs, truth = runner.outputs(codes).cpu().double(), target_rows(indices)
+        outputs, truth = runner.outputs(codes).cpu().double(), subject.target_rows(indices).cpu().double().flatten(1)
         errors.append(squared_error(outputs, _shaped(truth, outputs)))
         constants.append(squared_error(mean.expand_as(truth), truth))
     error, constant = torch.cat(errors), torch.cat(constants)

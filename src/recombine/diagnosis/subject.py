@@ -113,11 +113,10 @@ class Subject:
             raise InvalidValue("encode", tuple(inputs.shape), "a function that returns one row per point")
         return inputs
 
-    def target_rows(self, indices: Tensor | None = None) -> Tensor | None:
-        """Return the targets at these grid points (default: all) as a tensor of finite numbers."""
+    def target_rows(self, indices: Tensor | None = None) -> Tensor:
+        """Return the targets, which must be given, at these grid points (default: all) as finite numbers."""
         targets = self.targets
-        if targets is None:
-            return None
+        assert targets is not None
         if isinstance(targets, np.ndarray):  # copied, since torch warns about read-only memory maps
             rows = torch.from_numpy(np.array(targets if indices is None else targets[indices.numpy()], np.float64))
         elif isinstance(targets, Tensor):
