@@ -193,23 +193,18 @@ def cache_folder() -> Path:
 
 def entries(folder: Path) -> list[str]:
     """Return the sorted names in a folder; empty if the folder does not exist."""
-    with one_line_errors(folder):
-        try:
-            return sorted(os.listdir(folder))
-        except FileNotFoundError:
-            return []
+    with one_line_errors(folder), suppress(FileNotFoundError):
+        return sorted(os.listdir(folder))
+    return []
 
 
 def delete(path: Path) -> None:
     """Delete a file, a link or a folder."""
-    with one_line_errors(path):
-        try:
-            if stat.S_ISDIR(os.lstat(path).st_mode):
-                shutil.rmtree(path)
-            else:
-                path.unlink()
-        except FileNotFoundError:  # another process deleted it
-            pass
+    with one_line_errors(path), suppress(FileNotFoundError):  # another process may have deleted it
+        if stat.S_ISDIR(os.lstat(path).st_mode):
+            shutil.rmtree(path)
+        else:
+            path.unlink()
 
 
 def flush_directory(path: Path) -> None:

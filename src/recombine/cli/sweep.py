@@ -126,9 +126,6 @@ def _text(info: FieldInfo) -> str:
     return f"{text} Default: {typed(info.default)}.".strip() if plain and info.default != () else text
 
 
-# -- specs from flags --------------------------------------------------------------------------------------------------
-
-
 def specs_from(flags: Mapping[str, list[str]]) -> list[RunSpec]:
     """Return a spec for every combination of the flags' values and every seed, without duplicates."""
     swept = {name: values for name, values in flags.items() if name != "seeds"}
@@ -192,9 +189,6 @@ def parse_seeds(words: Iterable[str] | None) -> list[int]:
             raise InvalidValue("seeds", word, allowed) from None
         seeds |= dict.fromkeys(more)
     return list(seeds)
-
-
-# -- specs from a file -------------------------------------------------------------------------------------------------
 
 
 def _yaml(text: str) -> Any:

@@ -249,9 +249,6 @@ def received(
     return opened
 
 
-# -- the cache ---------------------------------------------------------------------------------------------------------
-
-
 def folder() -> Path:
     """Return the cache folder."""
     return cache_folder() / "data"

@@ -276,9 +276,6 @@ def _names(file: Container, key: str, count: int) -> list[str]:
     return names
 
 
-# -- folders of images with a CSV --------------------------------------------------------------------------------------
-
-
 def csv_of(folder: Path) -> Path:
     """Return the only CSV file in a folder."""
     names = sorted(name for name in os.listdir(folder) if name.lower().endswith((".csv", ".tsv")))

@@ -160,9 +160,6 @@ def diagnose(
     return _dataset(subject, plan, profile, scores, computed, notes)
 
 
-# -- selection ---------------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class Selection:
     """The names of the stage metrics to compute, and whether to compute kernel and superposition scores."""
@@ -190,9 +187,6 @@ def selected(names: Sequence[str] | None, thorough: bool | Collection[str]) -> S
 
 def _needs(names: Sequence[str]) -> set[Need]:
     return {need for name in names for need in STAGE_METRICS[name].needs}
-
-
-# -- measurements on one part of the grid ------------------------------------------------------------------------------
 
 
 def _geometry(setting: str, runner: Runner, parts: Sequence[Part], selection: Selection) -> Geometry:
@@ -305,9 +299,6 @@ def _shaped(targets: Tensor, outputs: Tensor) -> Tensor:
     if targets.numel() != outputs.numel():
         raise InvalidValue("targets", tuple(targets.shape), f"{outputs.shape[1]} numbers per grid point")
     return targets.to(outputs).reshape(outputs.shape)
-
-
-# -- all parts together ------------------------------------------------------------------------------------------------
 
 
 def _averaged_scores(scores: Sequence[dict[str, Any]]) -> dict[str, Any]:

@@ -74,9 +74,6 @@ UNCHECKED = "derivatives were not checked against finite differences: the module
 MIXED = "outputs depend on other examples in the batch"
 
 
-# -- the module, restored afterwards -----------------------------------------------------------------------------------
-
-
 def uncompiled(module: nn.Module) -> nn.Module:
     """Return the module inside `torch.compile`, or the module itself."""
     inner = getattr(module, "_orig_mod", None)
@@ -205,9 +202,6 @@ def _differentiable(module: nn.Module) -> Iterator[None]:
         torch.backends.mkldnn.enabled = onednn
 
 
-# -- batches -----------------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class Rows:
     """How rows are run: together in batches of any size, alone (one at a time), or the whole grid as one batch."""
@@ -330,9 +324,6 @@ def _difference(before: dict[str, Tensor], after: dict[str, Tensor], tolerance: 
         if not torch.allclose(stage, again, rtol=0.0, atol=float(tolerance * scale), equal_nan=True):
             return name
     return None
-
-
-# -- derivatives -------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

@@ -39,9 +39,6 @@ MEASURABLE = "submodules that run and return floating-point values with one row 
 Forward = Callable[[Tensor], object]
 
 
-# -- reading -----------------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class Layout:
     """Where the rows of a stage are: which floating-point tensor of the returned object, which dimension of it, and how
@@ -145,9 +142,6 @@ def tensors_in(returned: object) -> list[Tensor]:
                 yield from found(inner, depth - 1)
 
     return list(found(returned, NESTING))
-
-
-# -- choosing ----------------------------------------------------------------------------------------------------------
 
 
 def module_stages(
@@ -260,9 +254,6 @@ def _note_about(what: str, names: set[str]) -> list[str]:
     ordered = sorted(names, key=lambda name: [(not level.isdigit(), level.zfill(9)) for level in name.split(".")])
     more = f" and {len(ordered) - NAMED} more" if len(ordered) > NAMED else ""
     return [f"{what}: {listed(ordered[:NAMED])}{more}"]
-
-
-# -- tracing -----------------------------------------------------------------------------------------------------------
 
 
 @dataclass

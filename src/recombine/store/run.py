@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -71,12 +72,10 @@ class Run:
     def result(self) -> dict[str, Any]:
         """Contains `status`, `scores`, `steps`, `provenance` and, for sampled grids, `points` and `standard_errors`."""
         result = parsed_json(self.content(RESULT))
-        try:
+        with suppress(KeyError, TypeError):
             kinds = isinstance(result["status"], str) and isinstance(result["provenance"], dict)
             if kinds and all(isinstance(result["scores"][name], int | float | None) for name in SCORES):
                 return dict(result)
-        except (KeyError, TypeError):
-            pass
         raise StoreError(f"{str(self.path / RESULT)!r} must be the result of a run")
 
     @property
@@ -203,12 +202,10 @@ class Run:
                 manifest = checked(self.path / MANIFEST)
             except Differs as error:
                 raise Differs(f"{MANIFEST}: {error}") from None
-        try:
+        with suppress(ValueError, KeyError, TypeError, AttributeError):
             files = parsed_json(manifest)["files"]
             if set(files) == set(FILES) and manifest.decode() == manifest_text(self.key, files):
                 return dict(files)
-        except (ValueError, KeyError, TypeError, AttributeError):
-            pass
         raise Differs(f"{MANIFEST}: not as it was written")
 
     def _is_folder(self) -> bool:
@@ -248,11 +245,10 @@ def stray(name: str) -> Problem:
 
 def spec_key(content: bytes) -> str:
     """Return the key of a stored spec; empty if it is invalid."""
-    try:
-        fields = parsed_json(content)
-    except ValueError:
-        return ""
-    return stored_key(fields) if isinstance(fields, dict) else ""
+    with suppress(ValueError):
+        if isinstance(fields := parsed_json(content), dict):
+            return stored_key(fields)
+    return ""
 
 
 def flattened(spec: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
