@@ -10,8 +10,7 @@ LONGEST = 80
 """Maximum length of a quoted value or field name."""
 LONGEST_REASON = 160
 """Maximum length of a quoted message from another library."""
-NAMED_FAILURES = 5
-"""Maximum number of failed runs that a message names."""
+MOST_FAILURES_NAMED = 5
 
 
 class RecombineError(Exception):
@@ -96,7 +95,7 @@ class RunsFailed(RecombineError):
     def __init__(self, reasons: Mapping[str, str], runs: int) -> None:
         self.reasons = dict(reasons)
         self.runs = runs
-        named = [f"{key[:8]} ({reason})" for key, reason in self.reasons.items()][:NAMED_FAILURES]
+        named = [f"{key[:8]} ({reason})" for key, reason in self.reasons.items()][:MOST_FAILURES_NAMED]
         more = len(self.reasons) - len(named)
         others = f" and {more} more" if more else ""
         super().__init__(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -26,12 +26,8 @@ from recombine.tasks import ArrayTask
 RUN = "run:"
 """Prefix of an argument that names a stored run."""
 WITH_FIELDS = "set fields with NAME:FIELD=VALUE"
-FORMS = ("categorical", "angular", "turn")
-"""Fields of `ArrayTask` that describe its factors."""
-
-
-def _described(field: str) -> str:
-    return str(ArrayTask.model_fields[field].description).replace("`", "")
+FORMS = {name: ArrayTask.model_fields[name].description for name in ("categorical", "angular", "turn")}
+"""Fields of `ArrayTask` that describe its factors, with their help texts."""
 
 
 @Parameter(name="*")
@@ -43,9 +39,9 @@ class SubjectFlags:
     """Factors and their values, e.g. x=0:27,y=0:27 (both ends included) or x=0:1:5 (five values)."""
     data: SomePath | None = None
     """File or folder of images with their factors (docs/data.md); replaces --grid, --targets and --background."""
-    categorical: Annotated[list[str] | None, Parameter(help=_described("categorical"))] = None
-    angular: Annotated[list[str] | None, Parameter(help=_described("angular"))] = None
-    turn: Annotated[float | None, Parameter(help=_described("turn"))] = None
+    categorical: Annotated[list[str] | None, Parameter(help=FORMS["categorical"])] = None
+    angular: Annotated[list[str] | None, Parameter(help=FORMS["angular"])] = None
+    turn: Annotated[float | None, Parameter(help=FORMS["turn"])] = None
     weights: Path | None = None
     """A .safetensors file with the module's weights."""
     encoding: Annotated[
@@ -94,7 +90,7 @@ class SubjectFlags:
         # raw factor values, where `ArrayTask` would use its default encoding
         return {"data": task} | ({"encode": lambda values: values} if self.encoding is None else {})
 
-    def _refuse(self, names: Sequence[str], allowed: str) -> None:
+    def _refuse(self, names: Iterable[str], allowed: str) -> None:
         for name in names:
             if getattr(self, name) is not None:
                 raise InvalidValue(name, str(getattr(self, name)), allowed)

@@ -180,8 +180,8 @@ def parse_seeds(words: Iterable[str] | None) -> list[int]:
                 first, last = (int(part) for part in word.split(".."))
                 more = range(first, last + 1)
             else:
-                listed_seeds = [int(part) for part in word.removesuffix(",").split(",")]
-                more = listed_seeds if "," in word else range(listed_seeds[0])
+                numbers = [int(part) for part in word.removesuffix(",").split(",")]
+                more = numbers if "," in word else range(numbers[0])
             if not (more and min(more) >= 0 and len(more) <= MOST_SEEDS):
                 raise ValueError
         except (ValueError, OverflowError):

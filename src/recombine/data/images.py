@@ -46,8 +46,7 @@ IDENTITY = re.compile(rf"[0-9a-f]{{{DIGEST_LENGTH}}}")
 SUFFIX = ".pixels"
 IN_MEMORY = 2**26
 """Compressed images up to this size, in bytes, are kept in memory instead of being unpacked to a file."""
-SPARE = 2**28
-"""Bytes to leave free on the disk."""
+SPARE_BYTES = 2**28
 NOTABLE = 2**26
 """Size in bytes from which reading is slow enough to be announced."""
 
@@ -317,7 +316,7 @@ def _unpacked(source: Source, identity: Identity) -> Pixels:
         folder().mkdir(mode=0o700, parents=True, exist_ok=True)
     remove_abandoned(folder(), lambda name: name.endswith(SUFFIX))
     free = shutil.disk_usage(folder()).free
-    if source.nbytes + SPARE > free:
+    if source.nbytes + SPARE_BYTES > free:
         sizes = f"{source.nbytes / 2**30:.1f} GiB of images, {free / 2**30:.1f} free in {folder()}"
         raise InvalidValue("data", str(source.path), f"small enough for the disk ({sizes}; see RECOMBINE_CACHE)")
     _say(source, f"unpacking {source.path} into {folder()}, only once")
@@ -329,6 +328,5 @@ def _unpacked(source: Source, identity: Identity) -> Pixels:
 
 
 def _say(source: Source, line: str) -> None:
-    """Announce a slow step on standard error."""
     if source.nbytes >= NOTABLE and sys.stderr is not None:
         print(f"data: {line} ({source.nbytes / 1e9:.1f} GB)", file=sys.stderr, flush=True)

@@ -143,7 +143,6 @@ class NpzFile:
 
 
 def _header(stream: IO[bytes]) -> Described:
-    """Read the header of an array from a stream."""
     readers = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
     version = npy.read_magic(stream)
     if version not in readers:

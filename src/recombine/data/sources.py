@@ -21,8 +21,7 @@ BLOCK = 2**24
 CHANNELS = (1, 3)
 LARGEST_SIDE = 4096
 MOST_FACTORS = 64
-KINDS = ("uint8", "bool", "float16", "float32", "float64")
-"""Supported pixel types."""
+PIXEL_TYPES = ("uint8", "bool", "float16", "float32", "float64")
 EVEN = 1e-4
 """Tolerance for even spacing, relative to the spacing: labels are often stored in single precision."""
 ROUNDING = 1e-9
@@ -60,7 +59,7 @@ def check_images(name: str, shape: tuple[int, ...], dtype: np.dtype) -> None:
         raise InvalidValue(name, shape, "an array with one (grey) or three (RGB) channels, channels last")
     if not 1 <= shape[0] <= LARGEST_GRID or not all(1 <= side <= LARGEST_SIDE for side in shape[1:3]):
         raise InvalidValue(name, shape, f"1 to {LARGEST_GRID} images of 1 to {LARGEST_SIDE} rows and columns")
-    if dtype.name not in KINDS or not dtype.isnative:
+    if dtype.name not in PIXEL_TYPES or not dtype.isnative:
         allowed = "uint8, bool or floats from 0 to 1, in native byte order"
         raise InvalidValue(name, "Python objects" if dtype.hasobject else dtype.str, allowed)
 

@@ -205,10 +205,9 @@ class Diagnosis(xarray.Dataset):
 def packaged() -> dict[str, Any]:
     """Return the AUROCs and advice of an installed paper, written by `recombine report FOLDER --marker-auroc FILE`.
 
-    `numbers` holds, for each variable (with its case, e.g. `superposition memorised`), the `auroc` with the `low` and
-    `high` ends of its 95 % interval, whether composing networks have `higher` values, and the `position` where the
-    difference is clearest; `fall` is true if the decrease from the first hidden stage to the output is used.
-    `networks` describes the networks they come from, and `advice` lists remedies.
+    `numbers` has, for each variable (with its case, e.g. `superposition memorised`), the `auroc`, the ends of its 95 %
+    interval (`low`, `high`), whether composing networks have `higher` values, the `position` where the difference is
+    clearest, and whether the decrease along the stages is used (`fall`); `networks` describes the networks.
     """
     for entry in entry_points(group=PAPERS):
         module = find_spec(entry.module)  # imports only the parent package, not the paper

@@ -56,8 +56,7 @@ from recombine.metrics.stages import (
 )
 from recombine.training.devices import arithmetic
 
-SHARDED = ("DTensor", "FlatParameter")
-"""Types of parameters sharded over processes."""
+SHARDED_TYPES = ("DTensor", "FlatParameter")
 ROWS_AT_ONCE = 64
 """Batch size where the memory per row is unknown."""
 SEED = 0
@@ -96,7 +95,7 @@ def refuse_unfinished(module: nn.Module) -> None:
             required = "a module whose lazy layers are initialized: run it once on one of your inputs"
             raise InvalidValue("module", f"{type(part).__name__} {name}".strip(), required)
     for name, weight in module.named_parameters():
-        if type(weight).__name__ in SHARDED:
+        if type(weight).__name__ in SHARDED_TYPES:
             raise InvalidValue("module", name, "a module with all its weights in this process, not sharded (FSDP)")
 
 

@@ -122,12 +122,7 @@ class ModelConfig:
 
         The arguments are those of `recombine.from_pretrained`.
         """
-        return cls.read(_folder(source, [CONFIG], revision, token), source, revision, token)
-
-    @classmethod
-    def read(cls, folder: Path, *origin: Any) -> ModelConfig:
-        """Return the configuration in a folder after checking its format; `origin` defaults to the folder."""
-        path = folder / CONFIG
+        path = _folder(source, [CONFIG], revision, token) / CONFIG
         content = read_given(path, "source")
         try:
             fields = parsed_json(content)
@@ -140,7 +135,7 @@ class ModelConfig:
         for name in ("spec", "interface", "scores"):
             if not isinstance(fields.get(name), dict):
                 raise InvalidValue(f"{CONFIG}: {name}", fields.get(name), "an object with named fields")
-        return cls(fields, *(origin or (folder,)))
+        return cls(fields, source, revision, token)
 
     @cached_property
     def spec(self) -> RunSpec:
@@ -232,7 +227,8 @@ def from_pretrained(
     >>> module(spec.task.examples(spec.task.grid.points).inputs).shape
     torch.Size([64, 8, 8])
     """
-    return ModelConfig.read(_folder(source, [CONFIG, WEIGHTS], revision, token)).module()
+    folder = _folder(source, [CONFIG, WEIGHTS], revision, token)
+    return ModelConfig.from_pretrained(folder).module()
 
 
 def _folder(source: str | os.PathLike[str], names: list[str], revision: str | None, token: str | None) -> Path:

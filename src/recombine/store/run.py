@@ -128,8 +128,6 @@ class Run:
         module.load_state_dict({name: torch.from_numpy(array) for name, array in self.weights().items()})
         return module.eval()
 
-    # -- the layout of the Hugging Face hub ----------------------------------------------------------------------
-
     def save_pretrained(self, folder: str | os.PathLike[str]) -> Path:
         """Write the weights, configuration and model card in the layout of the Hugging Face hub; return the folder.
 
@@ -178,8 +176,6 @@ class Run:
                 repo_id = address.repo_id
                 api.upload_folder(repo_id=repo_id, folder_path=folder, revision=revision, commit_message=message)
         return str(address)
-
-    # -- integrity ---------------------------------------------------------------------------------------------
 
     def content(self, name: str) -> bytes:
         """Return the content of a file; raises `StoreError` if it is damaged."""

@@ -37,8 +37,7 @@ if TYPE_CHECKING:
 
 DEFAULT_STORE = "runs"
 VARIABLE = "RECOMBINE_STORE"
-SPARE = 16_000_000
-"""Bytes to leave free on the store's disk."""
+SPARE_BYTES = 16_000_000
 
 
 def store_path(path: str | os.PathLike[str] | None = None) -> Path:
@@ -78,11 +77,9 @@ class Store:
         """Raise if the disk does not have room for `size` more bytes."""
         with one_line_errors(self.path):
             free = shutil.disk_usage(self.path).free
-        if free < size + SPARE:
-            needed = f"{(size + SPARE) / 1e6:.0f} MB free (it has {free / 1e6:.0f} MB)"
+        if free < size + SPARE_BYTES:
+            needed = f"{(size + SPARE_BYTES) / 1e6:.0f} MB free (it has {free / 1e6:.0f} MB)"
             raise StoreError(f"store must be on a disk with {needed}, got {str(self.path)!r}")
-
-    # -- finished runs -----------------------------------------------------------------------------------------
 
     def run(self, key: str) -> Run:
         """Return the run with this key, finished or not."""
@@ -170,8 +167,6 @@ class Store:
                 self.checkpoints.forget(key)
         return free
 
-    # -- listing -----------------------------------------------------------------------------------------------
-
     def keys(self) -> list[str]:
         """Return the keys of finished runs."""
         return [name for name in entries(self.path / "runs") if is_key(name)]
@@ -213,8 +208,6 @@ class Store:
         table.attrs["unreadable"] = unreadable
         return table if where is None else selected(table, where)
 
-    # -- unfinished runs ---------------------------------------------------------------------------------------
-
     def lock(self, key: str) -> Lock:
         """Return the lock to hold while training a run."""
         return Lock(self.path / "locks" / key)
@@ -243,8 +236,6 @@ class Store:
             if free:
                 self.checkpoints.forget(key)
         return free
-
-    # -- maintenance -------------------------------------------------------------------------------------------
 
     def verify(self) -> Iterator[tuple[str, list[Problem]]]:
         """Yield the problems of each finished run and checkpoint, and of everything that does not belong here."""

@@ -238,7 +238,6 @@ def train_on_worker(
     looked = time.monotonic()
 
     def should_stop() -> bool:
-        """Return whether the driver is gone or the worker is closing."""
         nonlocal looked
         if time.monotonic() - looked >= LOOK_SECONDS:
             looked = time.monotonic()
