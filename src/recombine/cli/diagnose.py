@@ -60,11 +60,11 @@ class SubjectFlags:
     def subjects(self, factories: Sequence[str]) -> tuple[list[Any], dict[str, Any]]:
         """Return the named modules, runs or checkpoints, and the other arguments of `diagnose` and `explore`."""
         if not any(factory.startswith(RUN) for factory in factories):
-            self._refuse(["store"], f"left out unless a factory is {RUN}KEY")
+            self._refuse(["store"], f"omitted unless a factory is {RUN}KEY")
         trained = [factory.startswith(RUN) or Path(factory).is_dir() for factory in factories]
         if all(trained):
             own_names = [own.name for own in fields(self) if own.name != "store"]
-            self._refuse(own_names, "left out for runs and checkpoints, whose spec defines it")
+            self._refuse(own_names, "omitted for runs and checkpoints, whose spec defines it")
             return [trained_decoder(factory, self.store) for factory in factories], {}
         if any(trained):
             raise InvalidValue("factories", list(factories), f"all modules, or all {RUN}KEY or checkpoint folders")
@@ -72,19 +72,19 @@ class SubjectFlags:
         modules = [module_from(factory) for factory in factories]
         if self.weights is not None:
             if len(modules) > 1:
-                raise InvalidValue("weights", str(self.weights), "left out if there are several modules")
+                raise InvalidValue("weights", str(self.weights), "omitted if there are several modules")
             load_weights(modules[0], self.weights)
         return modules, settings
 
     def _settings(self) -> dict[str, Any]:
         if self.data is None:
-            self._refuse(FORMS, "left out without --data")
+            self._refuse(FORMS, "omitted without --data")
             if self.grid is None:
                 raise InvalidValue("grid", None, "given, e.g. x=0:27,y=0:27, unless there is --data or a stored run")
             targets = None if self.targets is None else read_array(self.targets, "targets")
             settings = {"grid": self.grid, "encode": self.encoding, "holdout": self.holdout, "targets": targets}
             return {**settings, "background": self.background}
-        self._refuse(("grid", "targets", "background"), "left out with --data, which defines it")
+        self._refuse(("grid", "targets", "background"), "omitted with --data, which defines it")
         given = {name: getattr(self, name) for name in (*FORMS, "encoding") if getattr(self, name) is not None}
         task = ArrayTask(data=self.data, holdout=self.holdout or "none", allow_unseen=True, **given)
         # raw factor values, where `ArrayTask` would use its default encoding

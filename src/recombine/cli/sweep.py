@@ -1,8 +1,7 @@
 """The specs of a sweep, from the flags of `recombine train` or from a TOML, YAML or JSON file with the same names.
 
-Flags are generated from the fields of specs, so none can be forgotten. Flags may be repeated: a sweep contains every
-combination of values. An encoding, hold-out, training set or decoder is written as `name:field=value`, or as a
-name with dotted flags (`--decoder cnn --decoder.width 16`). Reading a file never runs code.
+Flags are generated from the fields of specs. A sweep contains every combination of repeated flags. An encoding,
+hold-out, training set or decoder is written as `name:field=value`, or with dotted flags (`--decoder.width 16`).
 """
 
 from __future__ import annotations
@@ -163,7 +162,7 @@ def _part(part: str, choice: Mapping[str, str], default: Any) -> Any:
     if not changed:
         return value
     if part in choice and (twice := value.model_fields_set & set(changed)):
-        raise InvalidValue(f"{part}.{min(twice)}", changed[min(twice)], f"left out with --{part} {choice[part]}")
+        raise InvalidValue(f"{part}.{min(twice)}", changed[min(twice)], f"omitted with --{part} {choice[part]}")
     try:
         return value.replace(**changed)
     except InvalidValue as error:
@@ -260,7 +259,7 @@ def _flags(table: Mapping[str, Any], settings: Iterable[str] = ()) -> dict[str, 
         if name not in names:
             raise InvalidValue("field", name, nearest(str(name), [*names, *settings]) or "a flag of 'recombine train'")
         if names[name] in flags:
-            raise InvalidValue(name, value, f"left out, since {names[name]} is the same flag")
+            raise InvalidValue(name, value, f"omitted, since {names[name]} is the same flag")
         values = value if isinstance(value, list) and names[name] != "seeds" else [value]
         if not values or not all(isinstance(part, str | int | float | list) for part in values):
             raise InvalidValue(name, value, "a string, a number, true or false, or a list of them")

@@ -4,8 +4,7 @@
     config.json             spec, input and output shapes, scores and versions
     README.md               model card
 
-Loading a folder runs no code from it and opens no other files. The decoder must be registered, and the names, shapes
-and types of the weights are checked before memory is allocated.
+Loading runs no code from the folder. The names, shapes and types of the weights are checked before memory is allocated.
 """
 
 from __future__ import annotations
