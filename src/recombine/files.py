@@ -92,10 +92,9 @@ def read_array(path: Path, field: str) -> numpy.ndarray:
     """Return the array in a `.npy` file, in native byte order."""
     import numpy
 
+    content = io.BytesIO(read_given(path, field))
     try:
-        array = numpy.load(io.BytesIO(read_given(path, field)), allow_pickle=False)
-    except InvalidValue:
-        raise
+        array = numpy.load(content, allow_pickle=False)
     except Exception as error:  # numpy evaluates the header as Python, which may raise anything
         reason = reason_of(error)
         if "allow_pickle" in reason:  # numpy's message suggests loading it unsafely

@@ -146,14 +146,14 @@ class LabelledImages:
 class Identity:
     """A digest of images, updated block by block, and their largest value."""
 
-    def __init__(self, source: Source) -> None:
-        self._field, self._rows, self.largest = source.images_field, 0, 0.0
-        columns = {
+    def __init__(self, shape: tuple[int, ...], dtype: np.dtype, columns: Mapping[str, np.ndarray], field: str) -> None:
+        self._field, self._rows, self.largest = field, 0, 0.0
+        values = {
             name: column.tolist() if column.dtype.kind == "U" else hashlib.sha256(column.tobytes()).hexdigest()
-            for name, column in source.columns.items()
+            for name, column in columns.items()
         }
-        shape = source.shape[:-1] if len(source.shape) == 4 and source.shape[3] == 1 else source.shape
-        header = {"shape": list(shape), "kind": source.dtype.name, "columns": list(columns.items())}
+        sides = shape[:-1] if len(shape) == 4 and shape[3] == 1 else shape
+        header = {"shape": list(sides), "kind": dtype.name, "columns": list(values.items())}
         self._digest = hashlib.sha256(canonical_json(header).encode())
 
     def fed(self, blocks: Iterator[np.ndarray]) -> Iterator[np.ndarray]:
@@ -231,9 +231,8 @@ def with_factors(images: Any, factors: Mapping[str, Any]) -> LabelledImages:
         raise InvalidValue("factors", factors, 'values by name, such as {"x": [0, 1, …], "shape": ["heart", …]}')
     check_names("factors", factors)
     columns = {name: column_of(f"factors.{name}", values, len(array)) for name, values in factors.items()}
-    pixels = Pixels(array)
-    identity = Identity(Source(array.shape, array.dtype, columns, pixels.blocks, images_field="images"))
-    for _ in identity.fed(pixels.blocks()):
+    identity = Identity(array.shape, array.dtype, columns, "images")
+    for _ in identity.fed(Pixels(array).blocks()):
         pass
     return received(array, columns, identity.digest, identity.largest, "factors")
 
@@ -284,8 +283,8 @@ def _keep(name: str, record: dict[str, Any]) -> None:
 
 def _pixels_of(source: Source, seen: str) -> tuple[Pixels, str, float]:
     """Return a file's images with their identity and largest value, reading all images unless both are known."""
-    assert source.path is not None
-    record, identity = _record(seen), Identity(source)
+    record = _record(seen)
+    identity = Identity(source.shape, source.dtype, source.columns, source.images_field)
     digest, largest = record.get("digest"), record.get("largest")
     is_known = isinstance(digest, str) and digest.isalnum() and isinstance(largest, int | float)
     known = (str(digest), float(largest or 0)) if is_known else None
@@ -311,7 +310,6 @@ def _pixels_of(source: Source, seen: str) -> tuple[Pixels, str, float]:
 
 def _unpacked(source: Source, identity: Identity) -> Pixels:
     """Unpack compressed images into the cache."""
-    assert source.path is not None
     with one_line_errors(folder(), "data"):
         folder().mkdir(mode=0o700, parents=True, exist_ok=True)
     remove_abandoned(folder(), lambda name: name.endswith(SUFFIX))

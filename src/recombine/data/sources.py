@@ -32,14 +32,14 @@ WRITTEN = 1e-5
 
 @dataclass(frozen=True)
 class Source:
-    """Images and factors from a file or from arrays; the images have not been read yet."""
+    """Images and factors in a file; the images have not been read yet."""
 
     shape: tuple[int, ...]
     dtype: np.dtype
     columns: dict[str, np.ndarray]
     blocks: Callable[[], Iterator[np.ndarray]]
     """Yields all images in order, in blocks."""
-    path: Path | None = None
+    path: Path
     offset: int | None = None
     """Byte offset of the images in the file if they are uncompressed."""
     images_field: str = "data.images"

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 LIGHTNING = ("lightning.pytorch", "pytorch_lightning")
 """The two package names of Lightning; a trainer from one does not accept callbacks from the other."""
-Log = Callable[[dict[str, float], int], object]
 USUAL = (
     "id_error", "ood_error", "ood_over_mean", "factorization_mean", "partial_factorization", "log_volume_std",
 )  # fmt: skip
@@ -84,7 +83,7 @@ class DiagnosisCallback:
 
     def __init__(
         self, grid: FactorGrid | str | None = None, *, every: int = 1, metrics: Sequence[str] | None = None,
-        log: Log | None = None, prefix: str = "diagnosis/", **settings: Any,
+        log: Callable[[dict[str, float], int], object] | None = None, prefix: str = "diagnosis/", **settings: Any,
     ) -> None:  # fmt: skip
         if every < 1:
             raise InvalidValue("every", every, "at least 1")

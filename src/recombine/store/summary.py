@@ -51,8 +51,8 @@ class Summary:
     @property
     def label(self) -> str:
         """The settings as short text."""
-        return ", ".join(f"{name.split('.')[-1] if name[-5:] != '.kind' else name.split('.')[-2]}={value}"
-                         for name, value in self.settings.items()) or "all"  # fmt: skip
+        names = {name: name.removesuffix(".kind").split(".")[-1] for name in self.settings}
+        return ", ".join(f"{names[name]}={value}" for name, value in self.settings.items()) or "all"
 
 
 def summarize(runs: Iterable[Run]) -> list[Summary]:

@@ -45,8 +45,6 @@ CONNECT_SECONDS, RECONNECT_SECONDS = 10.0, 2.0
 """Timeouts for connecting to the scheduler: at the start, and for each later attempt."""
 LEAVE_SECONDS = 60.0
 """Time that tasks have to write checkpoints when the driver is interrupted."""
-CONTEXT_LOST = 70
-"""Exit code of a worker whose CUDA context is lost."""
 
 
 def train_on_cluster(sweep: Sweep, scheduler: Any, device: str, say: Say) -> None:
@@ -253,7 +251,7 @@ def train_on_worker(
     except getattr(torch, "AcceleratorError", ()) as error:
         if isinstance(error, torch.cuda.OutOfMemoryError):
             raise
-        os._exit(CONTEXT_LOST)  # later tasks would fail in this process; Dask's nanny restarts it
+        os._exit(os.EX_SOFTWARE)  # without its CUDA context, later tasks would fail; Dask's nanny restarts the worker
 
 
 def _packed(function: Callable[..., None], *arguments: Any) -> Callable[[], None]:
