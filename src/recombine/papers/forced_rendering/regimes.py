@@ -24,7 +24,7 @@ from torch import Tensor
 from recombine.metrics import effective_rank, gram_matrix, partial_factorization, schmidt_spectrum
 from recombine.panels import COLORS, bar_groups, seed_count, styled
 from recombine.papers.forced_rendering.penalties import BOTH, NONE, PenaltySettings, penalised_spec
-from recombine.papers.forced_rendering.samples import difference
+from recombine.papers.forced_rendering.samples import PENALISED, UNPENALISED, difference
 from recombine.papers.forced_rendering.scores import training_fit
 from recombine.papers.forced_rendering.stripes import StripeSettings
 from recombine.reproduction.claims import Claim, Data, Sample, Statement
@@ -34,7 +34,6 @@ from recombine.reproduction.measuring import Batch, base_attributes, tabulate
 from recombine.reproduction.study import Arm, Study, Trials
 
 FAILING, STRIPES, STRIPES_BUMPS = "bumps alone", "stripes only", "stripes and bumps"
-UNPENALISED, PENALISED = "low-rank, no penalty", "low-rank, both penalties"
 RIVALS = {STRIPES: FAILING, STRIPES_BUMPS: FAILING, PENALISED: UNPENALISED}
 """Composing arms, and for each the arm without the remedy."""
 MODES = 12
@@ -46,8 +45,6 @@ class Settings(StripeSettings, PenaltySettings):
 
 
 class RegimeStudy(Study[Settings]):
-    """Study of the kernels of failing and composing networks."""
-
     name: ClassVar[str] = "regimes"
     question: ClassVar[str] = "Are memorising and composing networks in different kernel regimes?"
     settings: ClassVar[type[Settings]] = Settings
@@ -178,7 +175,6 @@ def regimes_figure(result: xarray.Dataset) -> Figure:
 
 
 def regimes_caption(result: xarray.Dataset) -> str:
-    """Return the caption, with means by arm."""
     means = result[list(PANELS)].mean("seed")
     words, ideals = [], dict[str, list[str]]()
     for arm in result["arm"].values:
