@@ -5,10 +5,9 @@ networks: PF_Coeff, the operator-Schmidt spectrum, and the relative Frobenius di
 matrix of ideal bump images. Kernels are cosines of outputs minus the background, so brightness does not matter.
 
 A.4 calls a kernel with one Schmidt term "purely factorized". A.5 calls a single N-factor term the "pure memorization
-regime", and weight in single-factor terms its opposite. For bumps, both apply to the same kernel, because that of the
-ideal images is one product, k(x, x′) k(y, y′). Since neither measure identifies the regime that composes, the distance
-to the ideal kernel is reported as well. The claim is exploratory and has no verdict: each composing arm (experimental
-condition) is compared with the same network without the remedy.
+regime". For bumps, both apply to the same kernel, because that of the ideal images is one product, k(x, x′) k(y, y′).
+Since neither measure identifies the regime that composes, the distance to the ideal kernel is reported as well. The
+claim is exploratory: each composing arm (experimental condition) is compared with the network without the remedy.
 """
 
 from __future__ import annotations
@@ -36,8 +35,6 @@ from recombine.reproduction.study import Arm, Study, Trials
 FAILING, STRIPES, STRIPES_BUMPS = "bumps alone", "stripes only", "stripes and bumps"
 RIVALS = {STRIPES: FAILING, STRIPES_BUMPS: FAILING, PENALISED: UNPENALISED}
 """Composing arms, and for each the arm without the remedy."""
-MODES = 12
-"""Number of Schmidt values stored."""
 
 
 class Settings(StripeSettings, PenaltySettings):
@@ -93,7 +90,7 @@ def _kernel(images: Tensor) -> Tensor:
 def _regime(gram: Tensor, shape: tuple[int, ...]) -> dict[str, Tensor]:
     spectrum = schmidt_spectrum(gram, shape)
     return {
-        "schmidt": spectrum[:, :MODES],
+        "schmidt": spectrum[:, :12],
         "schmidt_rank": effective_rank(spectrum.square()),
         "single_factor": partial_factorization(gram, shape),
         "single_factor_absolute": partial_factorization(gram, shape, weight="absolute"),

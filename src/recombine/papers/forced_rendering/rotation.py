@@ -42,17 +42,10 @@ INPUT = "input"
 """Name of the stage that holds the code."""
 OUTPUT, BLEND, TRUTH = "output_image", "blend_image", "truth_image"
 """Names of the stored images at angles across the gap."""
-FEWEST_ANGLES = 36
-"""Fewest angles per digit if there are several digits (one every ten degrees)."""
-SHOWN = 9
-"""Number of angles across the gap, edges included, at which images are stored."""
 MARGIN, INNER_MARGIN = 0.25, 0.4
 """Share of the gap that regressions leave out at each edge, and the same for the stricter alternative."""
 NEGLIGIBLE = 1e-5
 """Principal components with less than this share of a stage's variance are dropped."""
-MOST_ANGLES = 250
-"""Largest number of angles at which principal components are stored."""
-TINY = 1e-30
 INNER_DIMS = {
     **dict.fromkeys(("error", "error_others"), ("angle",)),
     **dict.fromkeys(("stage_speed", "stage_roughness", "roughness_held", "roughness_kept"), ("stage",)),
@@ -91,7 +84,7 @@ class RotationStudy(Study[Settings]):
     metrics: ClassVar[tuple[str, ...]] = ("features", "log_volume", "metric_tensor", "roughness")
 
     def arms(self, preset: Settings) -> list[Arm]:
-        angles = max(FEWEST_ANGLES, preset.angles // preset.digits)
+        angles = max(36, preset.angles // preset.digits)  # at least one every ten degrees
         return [
             Arm((ONE,), _spec(preset, angles=preset.angles), seeds=preset.rotation_seeds),
             Arm((MANY,), _spec(preset, angles=angles, digits=preset.digits), extra=True),
@@ -190,9 +183,9 @@ def _stages(batch: Batch) -> dict[str, Tensor]:
 
 
 def _pictures(batch: Batch) -> dict[str, Any]:
-    """Return outputs, true images and blends at angles across the gap."""
+    """Return outputs, true images and blends at nine angles across the gap, edges included."""
     task = _task(batch)
-    shown = torch.linspace(*gap_edges(task), SHOWN, dtype=torch.float64)
+    shown = torch.linspace(*gap_edges(task), 9, dtype=torch.float64)
     values = first_digit(task, shown)
     images = {OUTPUT: batch.outputs(values)[0], TRUTH: task.render(values), BLEND: linear_blend(task, shown)}
     pictures: dict[str, Any] = {
@@ -203,9 +196,9 @@ def _pictures(batch: Batch) -> dict[str, Any]:
 
 
 def _components(batch: Batch) -> dict[str, Any]:
-    """Return principal components of the first network's stages at evenly spaced angles; the code is unchanged."""
+    """Return principal components of the first network's stages at up to 250 angles; the code is unchanged."""
     task = _task(batch)
-    chosen = torch.arange(0, task.angles, -(-task.angles // MOST_ANGLES))
+    chosen = torch.arange(0, task.angles, -(-task.angles // 250))
     points = task.grid.points[chosen].to(batch.device)
     stages = {
         name: stage[0].cpu().numpy() if stage.shape[-1] <= 2 else principal_scores(stage[0])
@@ -348,7 +341,7 @@ def principal_scores(activations: Float[Tensor, "angle feature"]) -> np.ndarray:
     count = max(2, int((left_out > NEGLIGIBLE * values.sum()).sum()) + 1)
     scores = vectors[:, :count] * values[:count].sqrt()
     extreme = scores.gather(0, scores.abs().argmax(dim=0, keepdim=True))
-    rounded = (scores * extreme.sign() / scores.abs().max().clamp(min=TINY)).half()
+    rounded = (scores * extreme.sign() / scores.abs().max().clamp(min=1e-30)).half()
     return np.asarray(rounded.float().cpu().numpy())
 
 

@@ -20,14 +20,8 @@ from recombine.panels import HOLDOUT_COLOR, bare, divided, seed_count, styled
 from recombine.papers.forced_rendering.rotation import BLEND, INPUT, OUTPUT, TRUTH
 from recombine.reproduction.figures import FigureSpec
 
-CYCLE = "twilight"
-"""Cyclic colour map whose colours also differ in lightness."""
-BAND = (0.05, 0.95)
-"""Quantiles over seeds that bound the shaded band."""
 QUARTERS = (0, 90, 180, 270, 360)
 PICTURES = {OUTPUT: "(c) network", BLEND: "(d) linear blend", TRUTH: "truth"}
-NEIGHBOURS, FEWEST_NEIGHBOURS = 0.05, 15
-"""Size of UMAP's neighbourhood as a share of all angles, and its minimum."""
 UMAP, COMPONENTS = "UMAP", "PC"
 Embed = Callable[[np.ndarray], np.ndarray]
 
@@ -40,7 +34,7 @@ def embeddings() -> dict[str, Embed]:
         return {COMPONENTS: lambda scores: scores[:, :2]}
 
     def embed(scores: np.ndarray) -> np.ndarray:
-        neighbours = min(len(scores) - 1, max(FEWEST_NEIGHBOURS, round(NEIGHBOURS * len(scores))))
+        neighbours = min(len(scores) - 1, max(15, round(0.05 * len(scores))))  # 5 % of all angles, at least 15
         mapped = mapper(n_neighbors=neighbours, n_components=2, random_state=0, n_jobs=1)
         return np.asarray(mapped.fit_transform(scores))
 
@@ -68,7 +62,7 @@ def _curves(part: SubFigure, result: xarray.Dataset) -> None:
         for name, color in zip(labels, ("C0", "C1"), strict=False):
             error = result[name].dropna("seed", how="all")
             dim = str(error.dims[1])
-            angle, (low, high) = error[dim].values, error.quantile(BAND, dim="seed").values
+            angle, (low, high) = error[dim].values, error.quantile((0.05, 0.95), dim="seed").values
             ax.fill_between(angle, low, high, color=color, alpha=0.25, linewidth=0)
             ax.plot(angle, error.mean("seed").values, color=color, linewidth=1.4, label=labels[name] or None)
         inside, step = angle[result[dim.replace("angle", "gap")].values], angle[1] - angle[0]
@@ -106,7 +100,8 @@ def _path(ax: Axes, result: xarray.Dataset, places: np.ndarray) -> Any:
     x, y = places.T
     ax.scatter(x, y, s=16, color="0.55", linewidths=0, rasterized=True)
     ax.scatter(x[gap], y[gap], s=44, color=HOLDOUT_COLOR, linewidths=0, rasterized=True)
-    dots = ax.scatter(x, y, s=9, c=angle, cmap=CYCLE, vmin=0, vmax=360, linewidths=0, rasterized=True)
+    # "twilight" is cyclic, and its colours also differ in lightness
+    dots = ax.scatter(x, y, s=9, c=angle, cmap="twilight", vmin=0, vmax=360, linewidths=0, rasterized=True)
     ax.set_aspect("equal", adjustable="datalim")
     ax.margins(0.12)
     bare(ax)

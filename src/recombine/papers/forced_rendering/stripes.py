@@ -38,15 +38,11 @@ STRIPES_ONLY, STRIPES_AND_BUMPS = "stripes only", "stripes and bumps"
 """Arms (experimental conditions) of the tuning study, also shown in Fig. 4f."""
 TOLERANCE = 1
 """Number of pixels by which a band may lie outside the part of the image that its unit covers."""
-NEURONS = 8
-"""Number of first-stage neurons shown (Fig. 4e)."""
 SOME, MANY = 50, 100
 """Numbers of bumps added to the stripes: in Fig. 4d–e, and where outputs are proper bumps (Fig. 4b, 15)."""
 
 
 class StripeSettings(BumpPreset):
-    """Settings for the numbers of bumps."""
-
     bumps: Several = (0, 10, 50, 100, 200)
     """Numbers of bumps added to the stripes (Fig. 4b); all but 0 are also trained without stripes."""
     percents: Several = (1, 5, 20, 50)
@@ -70,8 +66,6 @@ class StripeSettings(BumpPreset):
 
 
 class StripeStudy(Study[StripeSettings]):
-    """Study of stripes with few bumps, compared with bumps alone."""
-
     name: ClassVar[str] = "stripes"
     question: ClassVar[str] = "Do examples of single factors make a network compose?"
     settings: ClassVar[type[StripeSettings]] = StripeSettings
@@ -108,7 +102,7 @@ class StripeStudy(Study[StripeSettings]):
         result = measuring.tabulate(trials, ("family", "bumps"), measured, dims)
         stripes = spec.task.render(spec.task.isolated_values())
         maps = first_stage_maps(Batch([trials.pictured_run(WITH, preset.some_bumps)], trials.device))[0]
-        most_varying = maps[maps.var(dim=(-2, -1)).argsort(descending=True)[:NEURONS]]
+        most_varying = maps[maps.var(dim=(-2, -1)).argsort(descending=True)[:8]]  # shown in Fig. 4e
         return measuring.with_positions(result, spec, "log_volume").drop_vars("mean_log_volume").assign(
             activation=(("neuron", "y", "x"), most_varying.cpu().numpy().astype(np.float32)),
             stripe_image=(("stripe", "row", "column"), stripes.numpy().astype(np.float32)),
@@ -282,7 +276,6 @@ def neuron_row(axes: np.ndarray, tuning: xarray.Dataset, maps: xarray.DataArray)
 
 
 def stripes_caption(result: xarray.Dataset, threshold: xarray.Dataset, _: xarray.Dataset) -> str:
-    """Return the caption of Fig. 4."""
     added, scores = listed_attribute(result, "added"), result.mean("seed")
 
     def score(name: str, bumps: int, family: str = WITH) -> float:
@@ -350,7 +343,6 @@ def _percent_arms(result: xarray.Dataset) -> list[tuple[str, int]]:
 
 
 def percents_caption(result: xarray.Dataset) -> str:
-    """Return the caption of Fig. 7."""
     arms = _percent_arms(result)
     over = panels.of_shared_seeds(*(result["ood_over_blank"].sel(family=family, bumps=bumps) for family, bumps in arms))
     errors = ", ".join(f"{bumps} %: {own.mean().item():.2f}" for (_, bumps), own in zip(arms, over, strict=True))

@@ -18,14 +18,7 @@ from recombine.papers.forced_rendering import samples
 from recombine.papers.forced_rendering import superposition as measures
 from recombine.papers.forced_rendering.presets import CODES
 from recombine.papers.forced_rendering.samples import Statistic, measured_by
-from recombine.papers.forced_rendering.superposition import (
-    CNN_ARM,
-    COSINE,
-    KERNELS,
-    SHOWN_THRESHOLD,
-    overlap,
-    superposed,
-)
+from recombine.papers.forced_rendering.superposition import CNN_ARM, COSINE, SHOWN_THRESHOLD, overlap, superposed
 from recombine.reproduction.claims import Claim, Data, Sample, Statement
 from recombine.reproduction.criteria import above, effect
 from recombine.reproduction.figures import FigureSpec
@@ -245,7 +238,7 @@ def kernels_figure(result: xarray.Dataset) -> Figure:
     with styled():
         figure, axes = pyplot.subplots(2, 3, figsize=(7.6, 5.2), layout="constrained")
         for row, code in zip(axes, CODES, strict=True):
-            for ax, kernel in zip(row, KERNELS, strict=True):
+            for ax, kernel in zip(row, measures.KERNELS, strict=True):
                 values = result["gram"].sel(encoding=code, kernel=kernel).values
                 off_diagonal = values[~np.eye(len(values), dtype=bool)]
                 top = float(np.percentile(off_diagonal, 99.8)) or float(values.max()) or 1.0
@@ -255,7 +248,7 @@ def kernels_figure(result: xarray.Dataset) -> Figure:
                 bare(ax)
                 figure.colorbar(image, ax=ax, shrink=0.8)
             row[0].set_ylabel(f"{code} code\nkept, then held out")
-        for ax, title in zip(axes[0], KERNELS.values(), strict=True):
+        for ax, title in zip(axes[0], measures.KERNELS.values(), strict=True):
             ax.set_title(title)
     return figure
 
@@ -265,7 +258,7 @@ def kernels_caption(result: xarray.Dataset) -> str:
     words = []
     for kernel, name in (("cosine", COSINE), ("l2", measures.DISTANCE), ("overlap", overlap(SHOWN_THRESHOLD))):
         bump, rate = (contrast(networks.sel(encoding=code), name).mean().item() for code in CODES)
-        words.append(f"{KERNELS[kernel]} {bump:.2f} against {rate:.2f}")
+        words.append(f"{measures.KERNELS[kernel]} {bump:.2f} against {rate:.2f}")
     return (
         "Matrices over the grid for the first seed's outputs, kept combinations before held-out ones (dashed). Block "
         "contrast between held-out and kept outputs (similarity of pairs that share x or y minus that of pairs that "

@@ -23,10 +23,9 @@ import torch
 from pydantic import Field
 
 from recombine.decoders import CNN
-from recombine.errors import InvalidValue
 from recombine.papers.forced_rendering.presets import WithLearningRate
 from recombine.papers.forced_rendering.threshold_curves import Threshold, fitted, threshold
-from recombine.reproduction.intervals import CONFIDENCE, TrimmedMean
+from recombine.reproduction.intervals import TrimmedMean
 from recombine.reproduction.preset import Count, Several
 from recombine.reproduction.study import DONE
 from recombine.specs import Recipe, RunSpec
@@ -52,25 +51,13 @@ GOLDEN = (5**0.5 - 1) / 2
 """Multiples of the golden ratio modulo 1 are evenly spread for any number of them."""
 
 
-class Protocol(NamedTuple):
-    """Choices that the paper leaves open, and the network that is trained."""
-
-    region: str
-    centers: str
-    budget: str
-    network: str
-
-    def __str__(self) -> str:
-        return "/".join(self)
-
-
-PRIMARY = Protocol("whole", "integer", "steps", "paper")
+PRIMARY = "whole/integer/steps/paper"
 """Protocol on which the exponent is judged, with bumps over the whole grid."""
-LITERAL = Protocol("kept", "integer", "steps", "paper")
+LITERAL = "kept/integer/steps/paper"
 """Protocol that takes the paper's text literally, with bumps outside the hold-out and accuracy inside."""
-CHOICES = product(("whole", "kept"), ("integer", "real"), ("steps", "epochs"))
-PROTOCOLS = (PRIMARY, LITERAL, *(Protocol(*choices, "small") for choices in CHOICES))
-"""The paper's network under two protocols, then a small network under all eight."""
+CHOICES = product(("whole", "kept"), ("integer", "real"), ("steps", "epochs"), ("small",))
+PROTOCOLS = (PRIMARY, LITERAL, *map("/".join, CHOICES))
+"""Region, centres, budget and network: the paper's network under two protocols, then a small one under all eight."""
 SPELT = {
     "whole": "whole grid", "kept": "kept only", "integer": "integer", "real": "real", "steps": "fixed steps",
     "epochs": "fixed epochs", "paper": "paper's network", "small": "small network",
@@ -83,13 +70,11 @@ def spelt(protocol: str) -> str:
     >>> spelt("whole/integer/steps/paper")
     "paper's network: whole grid, integer, fixed steps"
     """
-    *choices, network = str(protocol).split("/")
+    *choices, network = protocol.split("/")
     return f"{SPELT[network]}: {', '.join(SPELT[choice] for choice in choices)}"
 
 
 class Settings(WithLearningRate):
-    """Settings for sizes, protocols and numbers of networks."""
-
     threshold_sizes: Several = (20, 28, 36, 44, 52)
     """Image sizes N of the data-threshold study."""
     threshold_width: Count = 64
@@ -104,7 +89,7 @@ class Settings(WithLearningRate):
     """Depth of the small network."""
     threshold_small_steps: Count = 1000
     """Optimiser steps of the small network under the fixed-steps protocols."""
-    threshold_epochs: Count = 25
+    threshold_epochs: Annotated[int, Field(ge=1, le=MOST_STEPS // 6)] = 25
     """Epochs under the fixed-epochs protocols."""
     threshold_protocols: Annotated[int, Field(ge=1, le=len(PROTOCOLS))] = len(PROTOCOLS)
     """Number of protocols to run; the first two use the paper's network."""
@@ -139,14 +124,14 @@ class Cell:
     """A threshold to be found."""
 
     preset: Settings
-    protocol: Protocol
+    protocol: str
     family: str
     size: int
 
     @property
     def labels(self) -> tuple[str, str, int]:
         """Labels of the cell in the Dataset."""
-        return str(self.protocol), self.family, self.size
+        return self.protocol, self.family, self.size
 
     @property
     def stripes(self) -> int:
@@ -157,19 +142,17 @@ class Cell:
     def recipe(self) -> Recipe:
         """Training recipe of the cell's networks."""
         preset = self.preset
-        if self.protocol.budget == "epochs":
+        if "epochs" in self.protocol:
             return preset.recipe(epochs=preset.threshold_epochs, lr=preset.lr)
-        steps = preset.threshold_steps if self.protocol.network == "paper" else preset.threshold_small_steps
+        steps = preset.threshold_steps if "paper" in self.protocol else preset.threshold_small_steps
         return preset.recipe(steps=steps, lr=preset.lr)
 
     @property
     def most_bumps(self) -> int:
         """Largest affordable number of bumps."""
         bumps = DENSEST * self.size**2
-        if self.protocol.budget == "epochs":
-            bumps = min(bumps, self.recipe.batch * (MOST_STEPS // (self.recipe.epochs or 1)) - self.stripes)
-        if bumps < self.size:
-            raise InvalidValue("threshold_epochs", self.preset.threshold_epochs, f"small enough for {MOST_STEPS} steps")
+        if "epochs" in self.protocol:
+            bumps = min(bumps, self.recipe.batch * (MOST_STEPS // self.preset.threshold_epochs) - self.stripes)
         return bumps
 
     @property
@@ -179,7 +162,7 @@ class Cell:
 
     def accuracy(self, run: Run) -> float:
         """Return the accuracy to which the target applies under this protocol."""
-        return whole_accuracy(run) if self.protocol.region == "whole" else run.scores["ood_accuracy"]
+        return whole_accuracy(run) if "whole" in self.protocol else run.scores["ood_accuracy"]
 
     def points(self, runs: Sequence[Run]) -> Points:
         """Return training-set sizes and accuracies of the runs that did not diverge."""
@@ -204,7 +187,7 @@ class Cell:
 
     def _fewer(self, networks: int) -> int:
         """Return half of a number of networks for the small network, all for the paper's."""
-        return networks if self.protocol.network == "paper" else networks // 2
+        return networks if "paper" in self.protocol else networks // 2
 
     def _alone(self, points: Points) -> Sequence[int]:
         count = max(FEWEST, self._fewer(self.preset.threshold_alone)) if self.family == STRIPES else 0
@@ -215,7 +198,7 @@ class Cell:
             return []
         count = max(FEWEST, self.preset.threshold_first // (2 if self.family == STRIPES else 1))
         spread = np.unique(np.geomspace(max(1, self.size / 2), self.most_bumps, count).round().astype(int))
-        literal = self.protocol.region == "kept" and self.family == BUMPS
+        literal = "kept" in self.protocol and self.family == BUMPS
         return [*spread, *[self.most_bumps] * (self._fewer(self.preset.threshold_largest) if literal else 0)]
 
     def _rest(self, points: Points) -> Sequence[int]:
@@ -235,9 +218,8 @@ class Cell:
         if len(np.unique(points.examples)) < FEWEST:
             return Threshold("too few networks", np.full(RESAMPLES, np.nan))
         return threshold(
-            *points, TARGET, generator, largest=self.largest, floor=self.stripes, resamples=RESAMPLES,
-            confidence=CONFIDENCE, device=device,
-        )  # fmt: skip
+            *points, TARGET, generator, largest=self.largest, floor=self.stripes, resamples=RESAMPLES, device=device
+        )
 
 
 def bumps_of(spec: RunSpec) -> int:
@@ -253,15 +235,15 @@ def whole_accuracy(run: Run) -> float:
 @cache  # the design is recomputed after every round
 def network_spec(cell: Cell, bumps: int, number: int) -> RunSpec:
     """Return a network's spec; without bumps, region and centres keep their defaults, so that protocols share it."""
-    preset, protocol = cell.preset, cell.protocol
+    preset, (region, centers, _, network) = cell.preset, cell.protocol.split("/")
     paper = CNN(width=preset.threshold_width, depth=preset.threshold_depth)
     small = CNN(width=preset.threshold_small_width, depth=preset.threshold_small_depth)
     training: dict[str, Any] = {"training": "pick:0"}
     if bumps:
-        training = {"training": f"draws:{bumps}", "region": protocol.region, "centers": protocol.centers}
+        training = {"training": f"draws:{bumps}", "region": region, "centers": centers}
     return RunSpec(
         task=BumpTask(size=cell.size, isolated=cell.family == STRIPES, **training),
-        decoder=paper if protocol.network == "paper" else small,
+        decoder=paper if network == "paper" else small,
         recipe=cell.recipe,
         seed=preset.first_seed + number,
     )
