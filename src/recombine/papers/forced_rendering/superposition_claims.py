@@ -10,7 +10,6 @@ from functools import partial
 import numpy as np
 import xarray
 from matplotlib import pyplot
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure, SubFigure
 
 from recombine.panels import COLORS, HOLDOUT_COLOR, band, bare, divided, drawn_image, seed_count, styled
@@ -25,6 +24,7 @@ from recombine.reproduction.figures import FigureSpec
 
 SUPERPOSED = 0.2
 """Smallest relevant difference in variance explained."""
+RIVALS = ("product", "radial")
 SHIFT_LEVEL = 0.05
 """Largest share of shifted kernels that may fit as well as the OR kernel."""
 
@@ -71,7 +71,7 @@ def over_rival(networks: xarray.Dataset, rival: str, similarity: str = COSINE) -
 
 def over_rivals(networks: xarray.Dataset, similarity: str = COSINE) -> xarray.DataArray:
     """Return the correlation of the OR kernel minus that of the product or radial kernel, whichever is higher."""
-    product, radial = (over_rival(networks, rival, similarity) for rival in ("product", "radial"))
+    product, radial = (over_rival(networks, rival, similarity) for rival in RIVALS)
     return product.where(product < radial, radial)
 
 
@@ -125,10 +125,7 @@ CLAIMS = (
                 lambda data: {"bump": _of(data, binary_kernel)},
                 lambda data: {
                     **{f"bump, {name}": _of(data, over_rivals, similarity=name) for name in measures.SIMILARITIES[1:]},
-                    **{
-                        f"bump, less the {rival} kernel alone": _of(data, partial(over_rival, rival=rival))
-                        for rival in ("product", "radial")
-                    },
+                    **{f"bump, less the {rival} kernel alone": _of(data, over_rival, rival=rival) for rival in RIVALS},
                     "rate": _of(data, binary_kernel, "rate"),
                 },
                 partial(samples.less_controls, statistic=over_rivals),
@@ -196,12 +193,9 @@ def superposition_row(figure: SubFigure, result: xarray.Dataset) -> None:
         ax.set_xlabel("kept")
         ax.set_title(title, loc="left", fontsize=8)
     axes[0].set_ylabel("held out")
-    _threshold_sweep(axes[3], result.sel(encoding="bump", decoder=CNN_ARM))
-
-
-def _threshold_sweep(ax: Axes, networks: xarray.Dataset) -> None:
+    ax, networks = axes[3], result.sel(encoding="bump", decoder=CNN_ARM)
     thresholds = xarray.DataArray(list(measures.THRESHOLDS), dims="threshold", name="threshold")
-    for rival, color in zip(("product", "radial"), COLORS, strict=False):
+    for rival, color in zip(RIVALS, COLORS, strict=False):
         values = [over_rival(networks, rival, overlap(threshold)) for threshold in measures.THRESHOLDS]
         band(ax, xarray.concat(values, thresholds), f"less {rival}", color, markersize=2.5)
     ax.axhline(0, color="0.7", linewidth=0.8)
@@ -217,7 +211,7 @@ def superposition_words(result: xarray.Dataset) -> str:
         f"{100 * networks[name].mean().item():.0f} %" for name in ("matched", "mismatched", "truth")
     )
     shown, cosine = (
-        " and ".join(f"{over_rival(networks, rival, name).mean().item():.2f}" for rival in ("product", "radial"))
+        " and ".join(f"{over_rival(networks, rival, name).mean().item():.2f}" for rival in RIVALS)
         for name in (overlap(SHOWN_THRESHOLD), COSINE)
     )
     return (

@@ -56,7 +56,6 @@ FAMILIES = {
 }
 """Arms (experimental conditions) by architecture: no remedy, with a remedy, whole grid, and untrained."""
 KINDS = ("no remedy", "remedy", "whole grid", "untrained")
-"""Labels of an architecture's arms in the figure."""
 WHOLE = {family: arms[2] for family, arms in FAMILIES.items()}
 UNTRAINED = {family: arms[3] for family, arms in FAMILIES.items()}
 COMPOSING = {"CNN": FAMILIES["CNN"][1], "low-rank": FAMILIES["low-rank"][1], "MLP": WHOLE["MLP"]}

@@ -159,11 +159,7 @@ EXPONENT, LOCAL, CURVATURE = "exponent", "local_exponent", "curvature"
 
 
 def slopes(sizes: ArrayLike, thresholds: ArrayLike) -> dict[str, NDArray[np.float64]]:
-    """Return exponent, local exponent and curvature along the last axis of thresholds; NaN with too few sizes.
-
-    >>> slopes([20, 28, 36], [20**3, 28**3, 36**3])["exponent"].round(6).item()
-    3.0
-    """
+    """Return exponent, local exponent and curvature along the last axis of thresholds; NaN with too few sizes."""
     with np.errstate(divide="ignore"):
         logs, values = (np.log(np.asarray(part, dtype=float)) for part in (sizes, thresholds))
     if len(logs) < FEWEST_SIZES:
@@ -202,11 +198,8 @@ def _reason(cells: xarray.Dataset) -> str:
 
 
 def estimated_exponent(cells: xarray.Dataset, name: str = EXPONENT) -> Resampled:
-    """Return the exponent (or `LOCAL` exponent) of a protocol and family; unbounded interval if there is none.
-
-    The number of networks is the smallest number that learnt at any size.
-    """
-    networks = int(cells["networks"].min())
+    """Return the exponent (or `LOCAL` exponent) of a protocol and family; unbounded interval if there is none."""
+    networks = int(cells["networks"].min())  # that learnt at the size where the fewest did
     if not np.isfinite(cells[name].item()):
         return Resampled(np.nan, (-np.inf, np.inf), networks)
     draws = cells[f"{name}_draws"].values.astype(float)

@@ -6,8 +6,7 @@ target, a second round is spread evenly within a factor of `SPREAD` around the c
 bumps lie outside the hold-out, further networks are trained on the largest affordable set to decide whether the target
 is reached. For the small network, which is an alternative to the paper's, half as many networks are trained.
 
-The design depends only on accuracies. Networks that did not learn their training set are excluded when the threshold
-is fitted.
+The design depends only on accuracies; networks that did not learn their training set are excluded only from the fit.
 """
 
 from __future__ import annotations
@@ -36,19 +35,13 @@ TARGET = 0.9
 """Accuracy to be reached."""
 BUMPS, STRIPES = FAMILIES = ("bumps", "stripes")
 """Families of training sets: bumps alone, and all stripes with or without bumps."""
-NEAR = 0.8
-"""There is a second round if a network of the first round reaches this accuracy."""
 SPREAD = 2.25
 """The second round covers sizes within this factor of the estimated threshold."""
-DENSEST = 4
-"""Largest number of bumps, in multiples of N²."""
 MOST_STEPS = 3000
 """Largest number of steps with fixed epochs; training sets that need more are not affordable."""
 RESAMPLES = 20_000
 FEWEST = 3
 """Fewest networks for fitting a curve or taking a mean."""
-GOLDEN = (5**0.5 - 1) / 2
-"""Multiples of the golden ratio modulo 1 are evenly spread for any number of them."""
 
 
 PRIMARY = "whole/integer/steps/paper"
@@ -150,7 +143,7 @@ class Cell:
     @property
     def most_bumps(self) -> int:
         """Largest affordable number of bumps."""
-        bumps = DENSEST * self.size**2
+        bumps = 4 * self.size**2
         if "epochs" in self.protocol:
             bumps = min(bumps, self.recipe.batch * (MOST_STEPS // self.preset.threshold_epochs) - self.stripes)
         return bumps
@@ -202,12 +195,14 @@ class Cell:
         return [*spread, *[self.most_bumps] * (self._fewer(self.preset.threshold_largest) if literal else 0)]
 
     def _rest(self, points: Points) -> Sequence[int]:
-        if self.suffices(points) or len(points.accuracy) < FEWEST or points.accuracy.max() < NEAR:
+        # no second round if the first one came nowhere near the target
+        if self.suffices(points) or len(points.accuracy) < FEWEST or points.accuracy.max() < 0.8:
             return []
         guess = min(float(fitted(*points).crossing(TARGET)[0]), self.largest)
         low, high = max(self.stripes + 1, guess / SPREAD), min(self.largest, max(guess, self.stripes + 1) * SPREAD)
         count = self._fewer(self.preset.threshold_rest) // (2 if self.family == STRIPES else 1)
-        where = (np.arange(count) + 0.5) * GOLDEN % 1
+        # multiples of the golden ratio modulo 1 are evenly spread for any number of them
+        where = (np.arange(count) + 0.5) * ((5**0.5 - 1) / 2) % 1
         return list((low * (high / low) ** where).round().astype(int) - self.stripes)
 
     def threshold(self, points: Points, generator: np.random.Generator, device: torch.device) -> Threshold:

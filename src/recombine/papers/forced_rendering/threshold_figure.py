@@ -199,14 +199,12 @@ def threshold_figure(result: xarray.Dataset) -> Figure:
         )  # fmt: skip
         threshold_panel(axes[0], result, legend=False)
         axes[0].legend(handles=family_legend(), fontsize=7, loc="upper left", handlelength=1.8, labelspacing=0.3)
-        titles = ["data threshold"]
-        for ax, protocol in zip(axes[1:], shown, strict=False):
+        letter(axes[0], "a", "data threshold")
+        for ax, name, protocol in zip(axes[1:], "bc", shown, strict=False):
             curves_panel(ax, result, protocol)
-            whole = protocol.startswith("whole")
-            titles.append("bumps over the whole grid" if whole else "bumps outside the hold-out")
+            letter(ax, name, f"bumps {'over the whole grid' if 'whole' in protocol else 'outside the hold-out'}")
         exponents_panel(axes[-1], result)
-        for ax, name, title in zip(axes, "abcd", [*titles, "exponents"], strict=False):
-            letter(ax, name, title)
+        letter(axes[-1], "abcd"[len(axes) - 1], "exponents")
     return figure
 
 
