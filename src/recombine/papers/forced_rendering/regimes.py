@@ -25,7 +25,7 @@ from recombine.panels import COLORS, bar_groups, seed_count, styled
 from recombine.papers.forced_rendering.penalties import BOTH, NONE, PenaltySettings, penalised_spec
 from recombine.papers.forced_rendering.samples import PENALISED, UNPENALISED, difference
 from recombine.papers.forced_rendering.scores import training_fit
-from recombine.papers.forced_rendering.stripes import StripeSettings
+from recombine.papers.forced_rendering.stripes import MANY, StripeSettings
 from recombine.reproduction.claims import Claim, Data, Sample, Statement
 from recombine.reproduction.criteria import effect
 from recombine.reproduction.figures import FigureSpec
@@ -55,7 +55,7 @@ class RegimeStudy(Study[Settings]):
         return [
             Arm((FAILING,), preset.spec()),
             Arm((STRIPES,), preset.striped_spec(0)),
-            Arm((STRIPES_BUMPS,), preset.striped_spec(preset.many_bumps)),
+            Arm((STRIPES_BUMPS,), preset.striped_spec(preset.closest(MANY))),
             Arm((UNPENALISED,), penalised_spec(preset, NONE)),
             Arm((PENALISED,), penalised_spec(preset, BOTH)),
         ]

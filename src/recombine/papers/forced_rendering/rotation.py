@@ -38,8 +38,6 @@ from recombine.specs import RunSpec
 from recombine.tasks.rotation import RotationTask
 
 ONE, MANY = "one digit", "many digits"
-INPUT = "input"
-"""Name of the stage that holds the code."""
 OUTPUT, BLEND, TRUTH = "output_image", "blend_image", "truth_image"
 """Names of the stored images at angles across the gap."""
 MARGIN, INNER_MARGIN = 0.25, 0.4

@@ -16,8 +16,9 @@ from matplotlib import pyplot
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure, SubFigure
 
+from recombine.metrics.stages import INPUT
 from recombine.panels import HOLDOUT_COLOR, bare, divided, seed_count, styled
-from recombine.papers.forced_rendering.rotation import BLEND, INPUT, OUTPUT, TRUTH
+from recombine.papers.forced_rendering.rotation import BLEND, OUTPUT, TRUTH
 from recombine.reproduction.figures import FigureSpec
 
 QUARTERS = (0, 90, 180, 270, 360)

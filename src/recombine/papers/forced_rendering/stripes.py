@@ -50,15 +50,9 @@ class StripeSettings(BumpPreset):
 
     variants: ClassVar[Mapping[str, Any]] = {"quick": {"bumps": (0, 10, 30), "percents": (5,)}}
 
-    @property
-    def some_bumps(self) -> int:
-        """Number of bumps in `bumps` that is closest to the paper's 50."""
-        return min(self.bumps, key=lambda bumps: abs(bumps - SOME))
-
-    @property
-    def many_bumps(self) -> int:
-        """Number of bumps in `bumps` that is closest to the paper's 100."""
-        return min(self.bumps, key=lambda bumps: abs(bumps - MANY))
+    def closest(self, bumps: int) -> int:
+        """Return the number in `bumps` that is closest to the paper's."""
+        return min(self.bumps, key=lambda own: abs(own - bumps))
 
     def striped_spec(self, bumps: int, **task: Any) -> RunSpec:
         """Return a run on all stripes and this number of bumps."""
@@ -101,13 +95,13 @@ class StripeStudy(Study[StripeSettings]):
         dims = {**measuring.stage_dims(), "drawing": measuring.DRAWING}
         result = measuring.tabulate(trials, ("family", "bumps"), measured, dims)
         stripes = spec.task.render(spec.task.isolated_values())
-        maps = first_stage_maps(Batch([trials.pictured_run(WITH, preset.some_bumps)], trials.device))[0]
+        maps = first_stage_maps(Batch([trials.pictured_run(WITH, preset.closest(SOME))], trials.device))[0]
         most_varying = maps[maps.var(dim=(-2, -1)).argsort(descending=True)[:8]]  # shown in Fig. 4e
         return measuring.with_positions(result, spec, "log_volume").drop_vars("mean_log_volume").assign(
             activation=(("neuron", "y", "x"), most_varying.cpu().numpy().astype(np.float32)),
             stripe_image=(("stripe", "row", "column"), stripes.numpy().astype(np.float32)),
         ).assign_attrs(measuring.base_attributes(
-            trials, size=preset.size, shown=preset.some_bumps, many=preset.many_bumps, full=preset.samples,
+            trials, size=preset.size, shown=preset.closest(SOME), many=preset.closest(MANY), full=preset.samples,
             added=list(preset.bumps), percents=list(preset.percents),
         ))  # fmt: skip
 
@@ -301,7 +295,7 @@ def stripes_caption(result: xarray.Dataset, threshold: xarray.Dataset, _: xarray
         f"(a) Two of {result.sizes['stripe']} stripes. (b) The first seed's outputs at two held-out places after "
         "training on all stripes and some bumps. In the held-out box, over "
         f"{panels.seed_count(result['ood_mse'].sel(family=WITH))}: "
-        f"{with_stripes}{f'; the same number without stripes: {alone}' if alone else ''}. Contributions of the two "
+        f"{with_stripes}; the same number without stripes: {alone}. Contributions of the two "
         f"stripes and of a bump at their crossing to held-out outputs, by number of bumps: {shares}. (c) Smallest "
         f"training set that puts {100 * threshold.attrs['target']:.0f} % of bumps in place, with "
         f"{100 * threshold.attrs['confidence']:.0f} % intervals (unbounded ones run off the panel). (d) log10 of the "

@@ -125,7 +125,10 @@ CLAIMS = (
                 lambda data: {"bump": _of(data, binary_kernel)},
                 lambda data: {
                     **{f"bump, {name}": _of(data, over_rivals, similarity=name) for name in measures.SIMILARITIES[1:]},
-                    **{f"bump, less the {rival} kernel alone": _of(data, over_rival, rival=rival) for rival in RIVALS},
+                    **{
+                        f"bump, less the {rival} kernel alone": _of(data, partial(over_rival, rival=rival))
+                        for rival in RIVALS
+                    },
                     "rate": _of(data, binary_kernel, "rate"),
                 },
                 partial(samples.less_controls, statistic=over_rivals),
@@ -196,8 +199,8 @@ def superposition_row(figure: SubFigure, result: xarray.Dataset) -> None:
     ax, networks = axes[3], result.sel(encoding="bump", decoder=CNN_ARM)
     thresholds = xarray.DataArray(list(measures.THRESHOLDS), dims="threshold", name="threshold")
     for rival, color in zip(RIVALS, COLORS, strict=False):
-        values = [over_rival(networks, rival, overlap(threshold)) for threshold in measures.THRESHOLDS]
-        band(ax, xarray.concat(values, thresholds), f"less {rival}", color, markersize=2.5)
+        margins = [over_rival(networks, rival, overlap(threshold)) for threshold in measures.THRESHOLDS]
+        band(ax, xarray.concat(margins, thresholds), f"less {rival}", color, markersize=2.5)
     ax.axhline(0, color="0.7", linewidth=0.8)
     ax.set_xlabel("threshold", fontsize=7)
     ax.set_title("OR's correlation", loc="left", fontsize=8)

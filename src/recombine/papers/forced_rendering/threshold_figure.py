@@ -73,10 +73,7 @@ def unreached_sets(result: xarray.Dataset) -> xarray.DataArray:
 def growth(result: xarray.Dataset, power: int) -> np.ndarray:
     """Return a curve N^power through the first threshold with bumps alone; NaN if there is none."""
     sizes, thresholds = result["size"].values.astype(float), result["threshold"].sel(family=BUMPS).values
-    known = np.argwhere(np.isfinite(thresholds))
-    if not len(known):
-        return np.full(len(sizes), np.nan)
-    row, column = known[0]
+    row, column = next(iter(np.argwhere(np.isfinite(thresholds))), (0, 0))
     return np.asarray(thresholds[row, column] * (sizes / sizes[column]) ** power)
 
 

@@ -23,7 +23,7 @@ from recombine import panels
 from recombine.metrics import features
 from recombine.papers.forced_rendering import stripes
 from recombine.papers.forced_rendering.samples import PerSeed, difference, sample
-from recombine.papers.forced_rendering.stripes import STRIPES_AND_BUMPS, STRIPES_ONLY, WITH, StripeSettings
+from recombine.papers.forced_rendering.stripes import MANY, STRIPES_AND_BUMPS, STRIPES_ONLY, WITH, StripeSettings
 from recombine.papers.forced_rendering.stripes_claims import hidden_stages
 from recombine.reproduction.claims import Claim, Data, Sample, Statement
 from recombine.reproduction.criteria import effect
@@ -44,13 +44,13 @@ class TuningStudy(Study[StripeSettings]):
     metrics: ClassVar[tuple[str, ...]] = ("features",)
 
     def arms(self, preset: StripeSettings) -> list[Arm]:
-        numbers = (0, preset.many_bumps)
+        numbers = (0, preset.closest(MANY))
         return [Arm((name,), preset.striped_spec(bumps), extra=True) for name, bumps in zip(ARMS, numbers, strict=True)]
 
     def measure(self, trials: Trials[StripeSettings]) -> xarray.Dataset:
         preset, inner = trials.preset, {"map": ("shown", "neuron", "y", "x")}
         maps = tabulate(trials.pictured, ("arm",), _maps, inner).isel(seed=0, drop=True)
-        attributes = base_attributes(trials, size=preset.size, bumps=preset.many_bumps)
+        attributes = base_attributes(trials, size=preset.size, bumps=preset.closest(MANY))
         shown = _shown_stages(preset.depth)
         return maps.assign(grid_variables(trials.first.spec)).assign_coords(shown=shown).assign_attrs(attributes)
 
