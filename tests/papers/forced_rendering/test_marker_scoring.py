@@ -7,8 +7,15 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 
-from recombine.papers.forced_rendering.markers_ranking import logistic, model_left_out
-from recombine.papers.forced_rendering.markers_scoring import Table, aurocs, left_out, more_telling, paired
+from recombine.papers.forced_rendering.markers_ranking import (
+    Table,
+    aurocs,
+    left_out,
+    logistic,
+    model_left_out,
+    more_telling,
+    paired,
+)  # fmt: skip
 
 ARCHITECTURES = ("CNN", "MLP", "low-rank", "coordinate MLP")
 ARMS, SEEDS = 14, 8

@@ -120,15 +120,10 @@ def late_cross_terms(networks: xarray.Dataset) -> xarray.DataArray:
 # -- claims ------------------------------------------------------------------------------------------------------------
 
 
-def networks_of(data: Data, code: str, depth: int) -> xarray.Dataset:
-    """Return the networks with a given code and depth."""
-    return data["depth"].sel(encoding=code, depth=depth)
-
-
-def trained_depths(data: Data, code: str) -> list[int]:
-    """Return the depths of the networks trained with this code."""
-    own = data["depth"].sel(encoding=code)
-    return [int(depth) for depth in own["depth"].values if samples.trained(own.sel(depth=depth)).any()]
+def by_depth(networks: xarray.Dataset) -> dict[int, xarray.Dataset]:
+    """Return the trained networks with one code by depth."""
+    every = {int(depth): networks.sel(depth=depth) for depth in networks["depth"].values}
+    return {depth: own for depth, own in every.items() if samples.trained(own).any()}
 
 
 def _by_depth(networks: xarray.Dataset, statistic: Statistic) -> dict[str, Sample]:
@@ -146,7 +141,7 @@ def _at_each_stage(
     """Return a sample for each code and stage at the default depth, from stage `first` to the one before the output."""
     cases = {}
     for code in CODES:
-        networks = networks_of(data, code, int(data["depth"].attrs["shown"]))
+        networks = data["depth"].sel(encoding=code, depth=data["depth"].attrs["shown"])
         stages = int(networks["factorization"].notnull().any("seed").sum())
         for stage in range(first, stages - 1):
             cases[f"{code}, {words} {stage}"] = sample(number(networks, stage), networks)
@@ -176,18 +171,19 @@ def _judged(
 
 def _sharper(data: Data, *, alternatives: bool) -> dict[str, Sample]:
     """Return the largest drop of F in the shallowest rate-coded networks of Fig. 2 minus that in deeper networks."""
-    depths = tables.listed_attribute(data["depth"], "compared")
+    result = data["depth"]
+    depths = tables.listed_attribute(result, "compared")
     shallow, deep = min(depths), max(depths)
     if shallow == deep:
         return {}
 
     def less(depth: int, name: str = "factorization", other: str = "rate") -> Sample:
-        pair = networks_of(data, "rate", shallow), networks_of(data, other, depth)
+        pair = (result.sel(encoding=code, depth=own) for code, own in (("rate", shallow), (other, depth)))
         return difference(lambda own: tables.largest_drop(own[name]), *pair)
 
     if not alternatives:
         return {f"rate, depth {shallow} less depth {deep}": less(deep)}
-    deepest = max(trained_depths(data, "rate"))
+    deepest = max(by_depth(result.sel(encoding="rate")))
     others = [depth for depth in depths if shallow < depth < deep] + ([deepest] if deepest > deep else [])
     return {
         "rate, finite differences": less(deep, "factorization_differences"),

@@ -16,7 +16,7 @@ from recombine.encodings import Bump
 from recombine.panels import COLORS, divided, held_out_drawing, seed_count, styled
 from recombine.papers.forced_rendering.presets import BumpPreset
 from recombine.reproduction.figures import FigureSpec
-from recombine.reproduction.measuring import DRAWING, Batch, base_attributes, drawings, tabulate, with_positions
+from recombine.reproduction.measuring import DRAWING, base_attributes, drawings, tabulate, with_positions
 from recombine.reproduction.preset import Several
 from recombine.reproduction.study import Arm, Study, Trials
 
@@ -37,10 +37,9 @@ class EncodingWidthStudy(Study[Settings]):
         return [Arm((v,), preset.spec(encoding=Bump(variance=v)), extra=True) for v in preset.variances]
 
     def measure(self, trials: Trials[Settings]) -> xarray.Dataset:
-        def measured(batch: Batch) -> dict[str, object]:
-            return {**batch.scores, "drawing": drawings(batch)}
-
-        result = tabulate(trials, ("variance",), measured, {"drawing": DRAWING})
+        result = tabulate(
+            trials, ("variance",), lambda batch: {**batch.scores, "drawing": drawings(batch)}, {"drawing": DRAWING}
+        )
         return with_positions(result, trials.first.spec).assign_attrs(base_attributes(trials, size=trials.preset.size))
 
 

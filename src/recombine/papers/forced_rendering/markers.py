@@ -2,7 +2,7 @@
 
 A *marker* is a metric used to predict composition; a *position* is a stage or a summary of stages. The networks differ
 in decoder, depth, code, hold-out, data and remedy, and some compose. The result contains every marker of every network
-at every position (`value`). `markers_scoring` scores how well each marker separates composing from failing networks.
+at every position (`value`). `markers_ranking` scores how well each marker separates composing from failing networks.
 
 Grids with a side above `LARGEST_SIDE` are thinned by two along each axis for kernels of stages, because their spectra
 would otherwise dominate the cost. Kernels are cosines of activations (outputs: minus the background). *Effective rank*
@@ -253,7 +253,7 @@ def _varied(preset: Settings, coordinate: RunSpec) -> Iterator[RunSpec]:
 
     yield from _of(PENALTIES, preset)
     yield from _of(controls.STUDY, preset, lambda arm: arm == LOW_RANK_WHOLE)
-    kept = {attention.BASE, attention.RATE, attention.CORNER, *map(attention.of_depth, preset.coordinate_depths)}
+    kept = {attention.BASE, attention.RATE, attention.CORNER, *(f"depth {own}" for own in preset.coordinate_depths)}
     yield from _of(attention.STUDY, preset, lambda name, variant: name == attention.COORDINATE and variant in kept)
     yield from (_changed(coordinate, training=few) for few in FEW_BUMPS)
     yield from _of(attention.STUDY, preset, lambda *labels: labels == (attention.TRANSFORMER, attention.BASE))

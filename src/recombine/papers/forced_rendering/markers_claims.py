@@ -23,7 +23,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from recombine.panels import COLORS, styled
-from recombine.papers.forced_rendering import markers_scoring as scoring
+from recombine.papers.forced_rendering import markers_ranking as scoring
 from recombine.papers.forced_rendering.markers import FACTORIZATION, FALL, MARKERS, MEAN, NAMED, predicted_sign
 from recombine.papers.forced_rendering.markers_ranking import MODEL_MARKERS, Ranked, described, model, ranking
 from recombine.papers.forced_rendering.samples import COMPOSING_ACCURACY, trained
