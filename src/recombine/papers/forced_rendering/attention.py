@@ -190,8 +190,6 @@ CLAIMS = (
 )
 
 DECODERS = (*ARCHITECTURES, PLAIN)
-ROWS = 3
-"""Number of outputs shown per decoder."""
 
 
 def draw(result: xarray.Dataset) -> Figure:
@@ -214,13 +212,13 @@ def draw(result: xarray.Dataset) -> Figure:
 
 
 def _drawings(figure: SubFigure, result: xarray.Dataset) -> None:
-    axes = figure.subplots(ROWS, len(DECODERS), squeeze=False)
-    for column, decoder in enumerate(DECODERS):
+    axes = figure.subplots(3, len(DECODERS))
+    for column, decoder in zip(axes.T, DECODERS, strict=True):
         own = result.sel(decoder=decoder, variant=BASE)
-        for row in range(ROWS):
-            held_out_drawing(axes[row, column], own["drawing"].isel(sample=row).values, result, row)
-        axes[0, column].set_title(decoder, fontsize=8)
-        axes[-1, column].set_xlabel(f"{own['ood_over_blank'].mean().item():.2f} blank", fontsize=8)
+        for row, ax in enumerate(column):
+            held_out_drawing(ax, own["drawing"].isel(sample=row).values, result, row)
+        column[0].set_title(decoder, fontsize=8)
+        column[-1].set_xlabel(f"{own['ood_over_blank'].mean().item():.2f} blank", fontsize=8)
 
 
 def _accuracies(ax: Axes, result: xarray.Dataset) -> None:

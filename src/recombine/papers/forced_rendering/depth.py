@@ -36,11 +36,6 @@ class Settings(BumpPreset):
 
     variants: ClassVar[Mapping[str, Any]] = {"quick": {"depths": (2, 3), "extra_depths": (), "deep_rate_seeds": 3}}
 
-    @property
-    def pictured_depth(self) -> int:
-        """Depth of the networks shown in figures."""
-        return self.depth if self.depth in self.depths else self.depths[-1]
-
 
 class DepthStudy(Study[Settings]):
     name: ClassVar[str] = "depth"
@@ -65,13 +60,11 @@ class DepthStudy(Study[Settings]):
 
         inner = {**measuring.stage_dims(), "drawing": measuring.DRAWING}
         result = measuring.tabulate(trials, ("encoding", "depth"), measured, inner)
-        preset = trials.preset
-        surface = _surface(Batch([trials.pictured_run("bump", preset.pictured_depth)], trials.device))
-        attributes = measuring.base_attributes(
-            trials, size=preset.size, compared=list(preset.depths), shown=preset.pictured_depth
-        )
-        result = measuring.with_positions(result, trials.first.spec, "log_volume")
-        return result.assign(surface=surface).assign_attrs(attributes)
+        size, depths, default = trials.preset.size, trials.preset.depths, trials.preset.depth
+        shown = default if default in depths else depths[-1]
+        surface = _surface(Batch([trials.pictured_run("bump", shown)], trials.device))
+        result = measuring.with_positions(result, trials.first.spec, "log_volume").assign(surface=surface)
+        return result.assign_attrs(measuring.base_attributes(trials, size=size, compared=list(depths), shown=shown))
 
 
 def _surface(batch: Batch) -> tuple[tuple[str, ...], np.ndarray]:

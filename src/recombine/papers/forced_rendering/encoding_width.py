@@ -61,11 +61,10 @@ def draw(result: xarray.Dataset) -> Figure:
         ax.set(yscale="log", xlabel="variance of the code, s²", ylabel="MSE / blank")
         ax.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=2)
         axes = right.subplots(2, len(variances), squeeze=False)
-        for column, variance in enumerate(variances):
-            for row in range(2):
-                image = result["drawing"].sel(variance=variance).isel(sample=row).values
-                held_out_drawing(axes[row, column], image, result, row)
-            axes[0, column].set_title(f"s² = {variance}", fontsize=8)
+        for column, variance in zip(axes.T, variances, strict=True):
+            for row, ax in enumerate(column):
+                held_out_drawing(ax, result["drawing"].sel(variance=variance).isel(sample=row).values, result, row)
+            column[0].set_title(f"s² = {variance}", fontsize=8)
     return figure
 
 

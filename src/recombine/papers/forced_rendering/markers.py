@@ -198,8 +198,6 @@ class Settings(
     holdouts.Settings, attention.Settings, mlp.MLPSettings, depth.Settings, encoding_width.Settings,
     StripeSettings, PenaltySettings,
 ):  # fmt: skip
-    """Settings of the studies whose networks are measured, and the number of networks."""
-
     marker_seeds: Seeds = 8
     """Number of networks per arm (experimental condition), at most `seeds`."""
     marker_bumps: Count = 100
@@ -207,9 +205,7 @@ class Settings(
     marker_variety: bool = True
     """Whether to measure all arms rather than one failing and one composing arm per decoder."""
 
-    variants: ClassVar[Mapping[str, Any]] = {
-        "quick": {"marker_seeds": 2, "marker_bumps": 30, "marker_variety": False}
-    }  # fmt: skip
+    variants: ClassVar[Mapping[str, Any]] = {"quick": {"marker_seeds": 2, "marker_bumps": 30, "marker_variety": False}}
 
 
 def _of(study: Study[Any], preset: Settings, kept: Callable[..., bool] = lambda *labels: True) -> Iterator[RunSpec]:

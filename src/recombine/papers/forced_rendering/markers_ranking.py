@@ -203,7 +203,7 @@ def left_out(scores: np.ndarray, signs: np.ndarray | None = None) -> np.ndarray:
     return mean(np.where(choice.sign > 0, own, 1 - own), -2)
 
 
-def more_telling(scores: np.ndarray, marker: int) -> np.ndarray:
+def share_above(scores: np.ndarray, marker: int) -> np.ndarray:
     """Return the share of the other scored markers with a higher left-out score; ties count half."""
     own, others = scores[..., marker, None], np.delete(scores, marker, axis=-1)
     there = np.isfinite(others)

@@ -163,11 +163,6 @@ def _compared_with_cnns(criterion: Criterion, statistic: Statistic, other: Stati
     return Statement(criterion, lambda data: less_cnns(data, statistic, _compared(data, MLP_ARM)), alternatives)
 
 
-def _evenness(networks: xarray.Dataset) -> xarray.DataArray:
-    """Return minus the largest share of the variation of F that falls within a quarter of the depth."""
-    return -tables.unevenness(networks["factorization"])
-
-
 def _smoothness(networks: xarray.Dataset) -> xarray.DataArray:
     """Return minus the mean absolute second difference of F over its total variation; 0 if F is constant."""
     own = networks["factorization"]
@@ -192,7 +187,7 @@ CLAIMS = (
             ),
             _compared_with_cnns(
                 effect("largest share of the variation of F within a quarter of the depth, CNN less MLP", 0.1),
-                _evenness,
+                lambda own: -tables.unevenness(own["factorization"]),
                 _smoothness,
                 "roughness over variation",
             ),
