@@ -7,7 +7,7 @@ alternatives. "Stages" are the hidden stages and the output.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from typing import Any, ClassVar
 
@@ -17,7 +17,7 @@ import xarray
 
 from recombine.papers.forced_rendering import samples
 from recombine.papers.forced_rendering.presets import CODES, BumpPreset
-from recombine.papers.forced_rendering.samples import PerSeed, Statistic, difference, measured_by, sample
+from recombine.papers.forced_rendering.samples import PerSeed, Statistic, difference, measured_by
 from recombine.reproduction import measuring, tables
 from recombine.reproduction.claims import Claim, Data, Sample, Samples, Statement, no_samples
 from recombine.reproduction.criteria import Criterion, effect
@@ -128,28 +128,19 @@ def _at_default_depth(data: Data, statistic: Statistic, words: str = "") -> dict
     return measured_by(shown, statistic, f"{{encoding}}{words}", "encoding")
 
 
-def _at_each_stage(
-    data: Data, words: str, number: Callable[[xarray.Dataset, int], xarray.DataArray], first: int = 1
-) -> dict[str, Sample]:
+def _at_each_stage(data: Data, words: str, values: PerSeed, first: int = 1) -> dict[str, Sample]:
     """Return a sample for each code and stage at the default depth, from stage `first` to the one before the output."""
-    cases = {}
-    for code in CODES:
-        networks = data["depth"].sel(encoding=code, depth=data["depth"].attrs["shown"])
-        stages = int(networks["factorization"].notnull().any("seed").sum())
-        for stage in range(first, stages - 1):
-            cases[f"{code}, {words} {stage}"] = sample(number(networks, stage), networks)
-    return cases
-
-
-def _fall_to(networks: xarray.Dataset, stage: int) -> xarray.DataArray:
-    own = networks["factorization"]
-    return tables.first_hidden(own) - own.isel(stage=stage, drop=True)
+    shown = data["depth"].sel(depth=data["depth"].attrs["shown"])
+    stages = int(shown["factorization"].notnull().any(["encoding", "seed"]).sum())
+    numbered = shown.assign(own=values(shown)).assign_coords(stage=np.arange(shown.sizes["stage"]))
+    hidden = numbered.isel(stage=slice(first, stages - 1))
+    return measured_by(hidden, "own", f"{{encoding}}, {words} {{stage}}", "encoding", "stage")
 
 
 def _judged(
     criterion: Criterion, statistic: PerSeed, otherwise: Mapping[str, PerSeed], each_stage: Samples = no_samples
 ) -> Statement:
-    """Judge a statistic at the default depth; alternatives are other measures, single stages and other depths."""
+    """Return a statement about the default depth; alternatives are other measures, single stages and other depths."""
 
     def alternatives(data: Data) -> dict[str, Sample]:
         cases: dict[str, Sample] = {}
@@ -212,7 +203,12 @@ CLAIMS = (
                     "finite differences": lambda own: tables.fall(own["factorization_differences"]),
                     "ratio of means": lambda own: tables.fall(own["factorization_of_means"]),
                 },
-                lambda data: _at_each_stage(data, "to stage", _fall_to, first=2),
+                partial(
+                    _at_each_stage,
+                    words="to stage",
+                    values=lambda own: tables.first_hidden(own["factorization"]) - own["factorization"],
+                    first=2,
+                ),
             ),
             Statement(
                 effect("largest one-layer drop of factorization F, shallow less deep networks", 0.02),
@@ -230,9 +226,7 @@ CLAIMS = (
                 effect("spread of log10 dv at the output, held-out less kept region (decades)", 0.1),
                 spread_excess,
                 {"rise of the whole grid's spread along stages": spread_rise},
-                lambda data: _at_each_stage(
-                    data, "stage", lambda own, stage: own["spread_excess"].isel(stage=stage, drop=True)
-                ),
+                partial(_at_each_stage, words="stage", values=lambda own: own["spread_excess"]),
             ),
         ),
     ),

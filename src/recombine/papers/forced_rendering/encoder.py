@@ -20,7 +20,7 @@ from recombine.decoders import ConvEncoder
 from recombine.metrics import LinearProbe, ensemble_reader, features
 from recombine.panels import COLORS, band, grid_image, seed_count, styled
 from recombine.papers.forced_rendering.presets import CODES, BumpPreset
-from recombine.papers.forced_rendering.samples import decades, measured_by, sample, some_distances
+from recombine.papers.forced_rendering.samples import PerSeed, decades, measured_by, some_distances
 from recombine.papers.forced_rendering.scores import DISTANCE_DIMS, DISTANCE_METRICS, errors_by_distance
 from recombine.reproduction.claims import Claim, Data, Sample, Statement
 from recombine.reproduction.criteria import effect
@@ -78,19 +78,21 @@ def readout_errors(batch: Batch) -> dict[str, Tensor]:
 STUDY = EncoderStudy()
 
 
+def _ratio(numerator: str, denominator: str = "id_mse") -> PerSeed:
+    return lambda networks: decades(networks[numerator], networks[denominator])
+
+
 def _error_ratios(data: Data) -> dict[str, Sample]:
     """Return error ratios in the interior, by distance from the kept region, and for the linear read-out."""
-    cases = {}
+    read_out = _ratio("readout_held", "readout_kept")
+    cases: dict[str, Sample] = {}
     for code in CODES:
-        own = data["encoder"].sel(encoding=code)
-        ratios = {
-            "interior": decades(own["interior_mse"], own["id_mse"]),
-            "linear read-out of the last hidden stage": decades(own["readout_held"], own["readout_kept"]),
-        }
-        for distance in some_distances(own["distance_mse"]):
-            error = own["distance_mse"].sel(distance=distance)
-            ratios[f"{distance} px from the kept region"] = decades(error, own["id_mse"])
-        cases |= {f"{code}, {words}": sample(values, own) for words, values in ratios.items()}
+        own = data["encoder"].sel(encoding=[code])
+        near = own.sel(distance=some_distances(own["distance_mse"]))
+        cases |= measured_by(own, _ratio("interior_mse"), "{encoding}, interior", "encoding")
+        cases |= measured_by(own, read_out, "{encoding}, linear read-out of the last hidden stage", "encoding")
+        words = "{encoding}, {distance} px from the kept region"
+        cases |= measured_by(near, _ratio("distance_mse"), words, "encoding", "distance")
     return cases
 
 
@@ -102,9 +104,7 @@ CLAIMS = (
         statements=(
             Statement(
                 effect("error in the hold-out over that outside, decades", 1.0),
-                lambda data: measured_by(
-                    data["encoder"], lambda own: decades(own["ood_mse"], own["id_mse"]), "{encoding}", "encoding"
-                ),
+                lambda data: measured_by(data["encoder"], _ratio("ood_mse"), "{encoding}", "encoding"),
                 _error_ratios,
             ),
         ),

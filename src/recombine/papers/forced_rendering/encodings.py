@@ -19,7 +19,7 @@ from recombine import panels
 from recombine.panels import COLORS, band, divided, grid_image, held_out_drawing, letter, seed_count, styled
 from recombine.papers.forced_rendering import attention, mlp
 from recombine.papers.forced_rendering.presets import ALL_CODES, CODES, BumpPreset
-from recombine.papers.forced_rendering.samples import FAILS, held_out_statements, measured_by, sample, some_distances
+from recombine.papers.forced_rendering.samples import FAILS, held_out_statements, measured_by, some_distances
 from recombine.papers.forced_rendering.scores import DISTANCE_DIMS, DISTANCE_METRICS, errors_by_distance
 from recombine.papers.forced_rendering.superposition_claims import superposition_row, superposition_words
 from recombine.reproduction import measuring
@@ -80,9 +80,8 @@ def _otherwise(data: Data, score: str) -> dict[str, Sample]:
     boxed = result.sel(holdout=BOX)
     samples = measured_by(boxed, f"interior_{score}", "{encoding}, interior", "encoding")
     bump = boxed.sel(encoding="bump")
-    for distance in some_distances(bump[f"distance_{score}"]):
-        values = bump[f"distance_{score}"].sel(distance=distance)
-        samples[f"bump, {distance} px from the kept region"] = sample(values, bump)
+    near = bump.sel(distance=some_distances(bump[f"distance_{score}"]))
+    samples |= measured_by(near, f"distance_{score}", "bump, {distance} px from the kept region", "distance")
     others = result.drop_sel(holdout=BOX)
     samples |= measured_by(others, f"ood_{score}", "{encoding}, {holdout}", "holdout", "encoding")
     if "mlp" in data:

@@ -226,7 +226,7 @@ def _scores(data: Data, arm: str, name: str, words: str = "") -> dict[str, Sampl
 
 
 def _right(bound: Callable[[str, float], Criterion], arm: str, words: str) -> Statement:
-    """State a bound on the share of right outputs; alternatives are the position alone and isolated pairs."""
+    """Return a statement about the share of right outputs; alternatives are the position alone and isolated pairs."""
 
     def alternatives(data: Data) -> dict[str, Sample]:
         cases = _scores(data, arm, "ood_accuracy", ", in place")
@@ -236,7 +236,7 @@ def _right(bound: Callable[[str, float], Criterion], arm: str, words: str) -> St
 
 
 def _composing(arm: str, words: str, other: str, gain: str) -> tuple[Statement, Statement]:
-    """State that the networks of an arm compose, and do so more often than those of another arm."""
+    """Return statements that the networks of an arm compose, and do so more often than those of another arm."""
 
     def gains(data: Data) -> dict[str, Sample]:
         own, others = (data["factors"].sel(arm=name, data=ALL_KEPT) for name in (arm, other))

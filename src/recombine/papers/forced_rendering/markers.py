@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, ClassVar, NamedTuple
 
-import numpy as np
 import torch
 import xarray
 from torch import Tensor
@@ -106,14 +105,11 @@ def predicted_sign(marker: str, position: str) -> int:
 
 def at_positions(result: xarray.Dataset) -> xarray.DataArray:
     """Return the values `(…, marker, position)` from the variables that `measured` returns."""
-    rows = []
-    for name, marker in MARKERS.items():
-        values = result[name]
-        parts = [
-            place(values) if marker.staged else values.where(position == OUTPUT) for position, place in PLACES.items()
-        ]
-        rows.append(xarray.concat([part.reset_coords(drop=True) for part in parts], dim="position"))
-    return xarray.concat(rows, dim="marker").assign_coords(marker=list(MARKERS), position=list(PLACES))
+    values = result[list(MARKERS)].to_dataarray("marker")
+    places = xarray.concat([place(values) for place in PLACES.values()], dim="position")
+    staged = xarray.DataArray([marker.staged for marker in MARKERS.values()], dims="marker")
+    places = places.assign_coords(position=list(PLACES)).transpose("marker", "position", ...)
+    return places.where(staged | (places["position"] == OUTPUT))
 
 
 # -- measurement -------------------------------------------------------------------------------------------------------
@@ -309,21 +305,12 @@ class MarkerStudy(Study[Settings]):
     def measure(self, trials: Trials[Settings]) -> xarray.Dataset:
         result = tabulate(trials, ("arm",), measured, {**stage_dims(), **dict.fromkeys(KERNEL_STAGES, ("stage",))})
         table = xarray.Dataset({"value": at_positions(result), **{name: result[name] for name in NETWORK}})
-        stacked = table.stack(network=("arm", "seed"))
-        names, seeds = (np.asarray(stacked[name].values) for name in ("arm", "seed"))
-        conditions = [condition(trials[str(name)][0].spec) for name in names]
+        stacked = table.stack(network=("arm", "seed")).reset_index("network").transpose("network", ...)
+        conditions = [condition(trials[str(name)][0].spec) for name in stacked["arm"].values]
         labels: dict[str, Any] = {key: ("network", [own[key] for own in conditions]) for key in conditions[0]}
-        labels |= {
-            "seed": ("network", seeds),
-            "title": ("marker", [marker.title for marker in MARKERS.values()]),
-            "needs_targets": ("marker", [marker.needs_targets for marker in MARKERS.values()]),
-        }
-        return (
-            stacked.drop_vars(["network", "arm", "seed"])
-            .transpose("network", ...)
-            .assign_coords(labels)
-            .assign_attrs(base_attributes(trials, size=trials.preset.size))
-        )
+        for key in ("title", "needs_targets"):
+            labels[key] = ("marker", [getattr(marker, key) for marker in MARKERS.values()])
+        return stacked.assign_coords(labels).assign_attrs(base_attributes(trials, size=trials.preset.size))
 
 
 STUDY = MarkerStudy()

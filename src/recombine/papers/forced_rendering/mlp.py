@@ -131,7 +131,7 @@ def _other_depths(data: Data, decoder: str) -> dict[str, xarray.Dataset]:
 
 
 def _warped(decoder: str, volume: Literal["more", "less"]) -> Statement:
-    """State that most networks have more or less volume in the held-out region; measured as a share minus 0.5."""
+    """Return the statement that most networks have more or less volume in the held-out region than outside."""
 
     def share(networks: xarray.Dataset, place: Callable[..., xarray.DataArray] = tables.mean_after_input) -> Sample:
         return majority(place(networks["contrast"]) * (1 if volume == "more" else -1), networks)
@@ -150,7 +150,7 @@ def _warped(decoder: str, volume: Literal["more", "less"]) -> Statement:
 
 
 def _compared_with_cnns(criterion: Criterion, statistic: Statistic, other: Statistic, words: str) -> Statement:
-    """State how MLPs differ from CNNs; alternatives are another statistic, described by `words`, and other depths."""
+    """Return a statement about MLPs minus CNNs; alternatives are another statistic (`words`) and other depths."""
 
     def less_cnns(data: Data, own: Statistic, mlps: Mapping[str, xarray.Dataset]) -> dict[str, Sample]:
         cnns = _compared(data, CNN_ARM)
