@@ -1,16 +1,14 @@
 """Gram matrices, distances and principal directions of activations over points (Eq. 23).
 
-Conventions
------------
 Activations are `(*member, point, feature)`, with points in grid order. A metric over a few hundred grid points needs
 only the products of their features, not tens of thousands of features. Features are centred first, so that no precision
 is lost if a stage hardly varies, and converted to double precision in chunks to save memory.
 
-`projection` maps activations to their principal directions over the kept (not held-out) points; held-out points are
-mapped but not used to fit it. Coordinates are whitened: mean 0 and covariance I over the kept points. There are enough
-directions to explain a given fraction of the variance. More are added up to the widest gap in the spectrum that leaves
-out at least a tenth of the remainder, since a cut between directions of similar variance would mix factors and break up
-the blocks of a code. Eigenvectors are those of X Xᵀ or Xᵀ X, whichever is smaller.
+`projection` maps activations to their principal directions over the kept (not held-out) points, whitened to mean 0 and
+covariance I there. There are enough directions to explain a given fraction of the variance. More are added up to the
+widest gap in the spectrum that leaves out at least a tenth of the remainder, since a cut between directions of similar
+variance would mix factors and break up the blocks of a code. Eigenvectors are those of X Xᵀ or Xᵀ X, whichever is
+smaller.
 
 Known answers: points in a plane have two directions; whitened coordinates have covariance I.
 """
@@ -89,8 +87,6 @@ class Projection:
     """Mean over the kept points."""
     directions: Float[Tensor, "feature coordinate"]
     """Principal directions divided by the standard deviation along them."""
-    share: float
-    """Fraction of the variance at the kept points that these directions explain."""
 
     def __call__(self, features: Float[Tensor, "point feature"]) -> Float[Tensor, "point coordinate"]:
         """Return the whitened coordinates of activations."""
@@ -125,7 +121,7 @@ def projection(
         raise InvalidValue("features", features, "features that vary among the kept points")
     held = variances.cumsum(0) / variances.sum()
     count = min(_before_the_gap(variances, held, share), LARGEST, len(chosen) - 1)
-    return Projection(mean, directions[:, :count] / variances[:count].sqrt(), float(held[count - 1]))
+    return Projection(mean, directions[:, :count] / variances[:count].sqrt())
 
 
 def _before_the_gap(variances: Tensor, held: Tensor, share: float) -> int:
