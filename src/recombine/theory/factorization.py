@@ -209,7 +209,7 @@ class Activations:
             raise InvalidValue("shape", shape, f"two or more factors with {features.shape[-2]} combinations")
         kept = kept_points(shape, held_out)
         each = features.reshape(-1, *features.shape[-2:])
-        coordinates = tuple(projection(own, kept, share=share)(own) for own in each)
+        coordinates = tuple(projection(own, kept, share=share) for own in each)
         return cls(shape, tuple(features.shape[:-2]), kept, coordinates)
 
     def design(self, groups: Sequence[Sequence[int]] | None = None) -> Design:

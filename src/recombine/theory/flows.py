@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import pairwise
 
 import torch
@@ -133,22 +133,15 @@ def straightened(coordinates: Tensor, design: Design, *, steps: int) -> Flow:
     return training.flow.with_parameters([own.double() for own in training.best])
 
 
-@dataclass(eq=False)
 class Training:
     """Training state. Adam is implemented here because members that stop must be removed with their moments."""
 
-    points: Tensor
-    """`[member, point, coordinate]` of the active members."""
-    design: Design
-    flow: Flow = field(init=False)
-    best: list[Tensor] = field(init=False)
-    """Every member's parameters that predicted the validation points best."""
-
-    def __post_init__(self) -> None:
-        members, device = len(self.points), self.points.device
-        flow = Flow.identity(members, self.points.shape[-1])
+    def __init__(self, points: Tensor, design: Design) -> None:
+        members, device = len(points), points.device
+        self.points, self.design = points, design  # `[member, point, coordinate]` of the active members
+        flow = Flow.identity(members, points.shape[-1])
         self.flow = flow.with_parameters([own.to(device) for own in flow.parameters])
-        self.best = [own.clone() for own in self.flow.parameters]
+        self.best = [own.clone() for own in self.flow.parameters]  # those that predicted the validation points best
         self.moments = [[torch.zeros_like(own) for own in self.best] for _ in BETAS]
         self.value = torch.full((members,), -math.inf, device=device)
         self.improved = torch.zeros(members, dtype=torch.int64, device=device)
