@@ -264,12 +264,12 @@ class FactorGrid:
         """Return the indices of factors, which are given by name or index; None means all."""
         if factors is None:
             return tuple(range(len(self.factors)))
-        axes = [self.names.index(factor) if factor in self.names else factor for factor in factors]
-        known = all(type(axis) is int and 0 <= axis < len(self.factors) for axis in axes)
-        if not axes or not known or len(set(axes)) < len(axes):
+        places = [self.names.index(factor) if factor in self.names else factor for factor in factors]
+        axes = tuple(place for place in places if type(place) is int and 0 <= place < len(self.factors))
+        if not places or len(set(axes)) < len(places):
             allowed = f"different factors from {listed(self.names)}, by name or index"
             raise InvalidValue("factors", list(factors), allowed)
-        return tuple(axes)
+        return axes
 
     def nearest(self, values: Float[Tensor, "point factor"]) -> Int[Tensor, " point"]:
         """Return the index of the grid point nearest to each row of values; angles are compared on the circle.

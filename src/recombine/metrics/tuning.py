@@ -27,6 +27,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from recombine.metrics.registry import Column, Stage, stage_metric
+from recombine.theory.projections import main_effects
 
 SILENT = 1e-12
 """Neurons whose variance is below this fraction of the stage's largest count as constant."""
@@ -50,20 +51,10 @@ def neuron_tuning(activations: Float[Tensor, "*member point feature"], shape: tu
     >>> tuned.stripe_index.item(), tuned.localisation_index.item()
     (1.0, 0.0)
     """
-    lead, factors = activations.ndim - 2, len(shape)
-    maps = activations.double().unflatten(lead, shape)
-    axes = tuple(range(lead, lead + factors))
-    center = maps.mean(dim=axes, keepdim=True)
-    variance = (maps - center).square().mean(dim=axes)
-    curves, effects = [], []
-    for axis in axes:
-        others = tuple(a for a in axes if a != axis)
-        curve = maps.mean(dim=others) if others else maps
-        curves.append(curve)
-        effects.append((curve - curve.mean(dim=lead, keepdim=True)).square().mean(dim=lead))
+    variance, curves, effects = main_effects(activations, shape)
     alive = variance > SILENT * variance.amax(dim=-1, keepdim=True)
-    shares = torch.stack(effects) / torch.where(alive, variance, torch.nan)
-    return Tuning(tuple(curves), shares.amax(dim=0), (1 - shares.sum(dim=0)).clamp(min=0))
+    shares = effects / torch.where(alive, variance, torch.nan)
+    return Tuning(curves, shares.amax(dim=0), (1 - shares.sum(dim=0)).clamp(min=0))
 
 
 def band_index(images: Float[Tensor, "*shape y x"]) -> Float[Tensor, "*shape"]:

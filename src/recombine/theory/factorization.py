@@ -43,7 +43,7 @@ from torch import Tensor
 
 from recombine.errors import InvalidValue
 from recombine.theory.flows import STEPS, straightened
-from recombine.theory.projections import SHARE, projection, refuse_not_finite
+from recombine.theory.projections import SHARE, main_effects, projection, refuse_not_finite
 from recombine.theory.separation import Design, kept_points, predicted, separate, share_predicted
 
 PERMUTATIONS, TRAINED_PERMUTATIONS = 99, 19
@@ -317,15 +317,7 @@ def unit_selectivity(features: Float[Tensor, "*member point feature"], shape: tu
     ([[1.0, 0.0], [0.5, 0.5], [0.0, 0.0]], [0, 0, -1])
     """
     refuse_not_finite("features", features)
-    values = features.double()
-    centred = (values - values.mean(dim=-2, keepdim=True)).unflatten(-2, shape)
-    lead, axes = features.ndim - 2, range(len(shape))
-    variance = centred.square().mean(dim=tuple(lead + axis for axis in axes))
-    varies = variance > CONSTANT * values.square().mean(dim=-2)
-    alone = [
-        centred.mean(dim=tuple(lead + axis for axis in axes if axis != own)).square().mean(dim=-2)
-        if len(shape) > 1 else variance
-        for own in axes
-    ]  # fmt: skip
-    share = torch.stack(alone, dim=-1) / torch.where(varies, variance, 1.0)[..., None] * varies[..., None]
+    variance, _, effects = main_effects(features, shape)
+    varies = variance > CONSTANT * features.double().square().mean(dim=-2)
+    share = (effects / torch.where(varies, variance, 1.0) * varies).movedim(0, -1)
     return Selectivity(share, torch.where(varies, share.argmax(dim=-1), NONE))

@@ -67,7 +67,11 @@ def mixture_of_products(
     [0.6931, 0.0]
     """
     flat, batch = _distributions(probabilities), probabilities.shape[:-1]
-    weights, *factors, distance = _closest(flat, shape, rank, divergence, restarts, EXACT)
+    if divergence not in ("kl", "tv"):
+        raise InvalidValue("divergence", divergence, "kl or tv")
+    weights, *factors, distance = found = _fitted(flat, shape, rank, restarts)
+    if divergence == "tv":
+        weights, *factors, distance = _polished(flat, found[:-1])
     return MixtureOfProducts(*ordered(weights, factors, batch), distance.reshape(batch))
 
 
@@ -90,8 +94,8 @@ def mixture_rank(
     for rank in range(1, min(largest, flat.shape[-1]) + 1):
         places = torch.nonzero(ranks == MORE).flatten()
         if len(places):
-            distance = _closest(flat[places], shape, rank, divergence, restarts, epsilon)[-1]
-            ranks[places[distance <= epsilon]] = rank
+            found = mixture_of_products(flat[places], shape, rank, divergence=divergence, restarts=restarts)
+            ranks[places[found.divergence <= epsilon]] = rank
     return ranks.reshape(probabilities.shape[:-1])
 
 
@@ -107,18 +111,7 @@ def _distributions(probabilities: Tensor) -> Tensor:
     return flat / sums
 
 
-def _closest(
-    flat: Tensor, shape: tuple[int, ...], rank: int, divergence: Divergence, restarts: int, enough: float
-) -> list[Tensor]:
-    """Return weights, the distributions of every factor, and divergences; a fit for KL may stop once below `enough`."""
-    if divergence not in ("kl", "tv"):
-        raise InvalidValue("divergence", divergence, "kl or tv")
-    if divergence == "kl":
-        return _fitted(flat, shape, rank, restarts, enough)
-    return _polished(flat, _fitted(flat, shape, rank, restarts, EXACT)[:-1])
-
-
-def _fitted(flat: Tensor, shape: tuple[int, ...], rank: int, restarts: int, enough: float) -> list[Tensor]:
+def _fitted(flat: Tensor, shape: tuple[int, ...], rank: int, restarts: int) -> list[Tensor]:
     """Return the best of several fits by expectation–maximisation; fits that have converged leave the batch."""
     starts = 1 if rank == 1 else restarts
     copies = flat.repeat(starts, 1)
@@ -132,7 +125,7 @@ def _fitted(flat: Tensor, shape: tuple[int, ...], rank: int, restarts: int, enou
         for whole, part in zip(result, (weights, *factors), strict=True):
             whole[active] = part
         now = kullback_leibler(own, _mixture(weights, *factors))
-        done = ((divergence[active] - now).abs() < BLOCK * TOLERANCE) | (now <= enough)
+        done = ((divergence[active] - now).abs() < BLOCK * TOLERANCE) | (now <= EXACT)
         divergence[active] = now
         active = active[~done]
         if not len(active):

@@ -66,6 +66,23 @@ def squared_distances(gram: Tensor) -> Tensor:
     return (square[..., :, None] + square[..., None, :] - 2 * gram).clamp(min=0)
 
 
+def main_effects(features: Tensor, shape: tuple[int, ...]) -> tuple[Tensor, tuple[Tensor, ...], Tensor]:
+    """Return each unit's variance over a grid, its mean at each value of each factor, and these means' variances.
+
+    >>> variance, curves, effects = main_effects(torch.tensor([[0.0], [2.0], [2.0], [4.0]]), (2, 2))
+    >>> variance.item(), [curve.flatten().tolist() for curve in curves], effects.flatten().tolist()
+    (2.0, [[1.0, 3.0], [1.0, 3.0]], [1.0, 1.0])
+    """
+    lead = features.ndim - 2
+    maps = features.double().unflatten(lead, shape)
+    axes = tuple(range(lead, lead + len(shape)))
+    variance = (maps - maps.mean(dim=axes, keepdim=True)).square().mean(dim=axes)
+    others = [tuple(other for other in axes if other != axis) for axis in axes]
+    curves = tuple(maps.mean(dim=averaged) if averaged else maps for averaged in others)
+    effects = [(curve - curve.mean(dim=lead, keepdim=True)).square().mean(dim=lead) for curve in curves]
+    return variance, curves, torch.stack(effects)
+
+
 def point_coordinates(gram: Tensor) -> Tensor:
     """Return coordinates `(*member, point, direction)` of points with a given Gram matrix, up to a rotation."""
     values, vectors = torch.linalg.eigh(gram)
