@@ -28,8 +28,7 @@ export function written({ at, decoder, beside, plane, stage, unit, snap }) {
 
 /**
  * The state stored in an address; anything missing or invalid is taken from `state`.
- * @param {string} text @param {State} state @param {PageData} data
- * @returns {State}
+ * @param {string} text @param {State} state @param {PageData} data @returns {State}
  */
 export function parsed(text, state, { factors, models }) {
   const given = new URLSearchParams(text.replace(/^#/, ""));

@@ -9,11 +9,7 @@ import { convolve, convolveTransposed, turned, workingSizes } from "./convolutio
 import { RUN, volume } from "./operations.js";
 
 export class Program {
-  /**
-   * @param {ProgramData} data
-   * @param {Uint8Array} bytes that contain the constants
-   * @param {BufferSource} code of `matmul.wasm`
-   */
+  /** @param {ProgramData} data @param {Uint8Array} bytes with the constants @param {BufferSource} code of the kernel */
   constructor(data, bytes, code) {
     this.data = data;
     /** Address of every value. @type {number[]} */
@@ -40,9 +36,7 @@ export class Program {
 
   /**
    * A stage's value for an input, without running later steps; valid until the next run.
-   * @param {number} number of the value
-   * @param {ArrayLike<number>} input
-   * @param {number} count of steps
+   * @param {number} number @param {ArrayLike<number>} input @param {number} count of steps
    */
   upTo(number, input, count = this.counts[number]) {
     this.runs += 1;
@@ -93,11 +87,7 @@ export class Program {
     return steps;
   }
 
-  /**
-   * The step of an operation; its working memory is free again for the next one.
-   * @param {Operation} o
-   * @returns {() => void}
-   */
+  /** The step of an operation; its working memory is free again for the next one. @param {Operation} o */
   #step(o) {
     const shapes = o.inputs.map((number) => this.data.shapes[number]);
     const shape = this.data.shapes[o.output];

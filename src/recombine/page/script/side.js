@@ -97,10 +97,7 @@ export class Side {
     this.root.classList.toggle("outside", decoder.isHeldOut(at));
   }
 
-  /**
-   * Draws the activity of a stage, running the decoder again if it has run for something else since.
-   * @param {number[]} at @param {number} stage
-   */
+  /** Draws a stage, after another run if the last one was not this. @param {number[]} at @param {number} stage */
   #drawStage(at, stage) {
     const { program, data } = this.decoder;
     if (!program || !data.program) return;
@@ -114,11 +111,7 @@ export class Side {
     this.stage.caption(`${own.name}: ${what}; blue is below 0, red above`);
   }
 
-  /**
-   * The slower drawing, as tasks; whatever has not changed is left out.
-   * @param {number[]} at @param {number} stage
-   * @returns {(() => void)[]}
-   */
+  /** The slower drawing, as tasks, if something has changed. @param {number[]} at @param {number} stage */
   details(at, stage) {
     const { decoder } = this;
     /** @type {(() => void)[]} */
@@ -148,10 +141,7 @@ export class Side {
     this.sum.caption(gain > 1.05 ? `their sum (all ${gain.toFixed(gain < 9.95 ? 1 : 0)} times brighter)` : "their sum");
   }
 
-  /**
-   * The factor by which a faint picture is brightened: its shape matters, not its amplitude.
-   * @param {Float32Array} picture
-   */
+  /** The gain for a faint picture: its shape matters, not its amplitude. @param {Float32Array} picture */
   #gain(picture) {
     const { background, low, high } = this.decoder.data;
     let most = 0;

@@ -5,11 +5,7 @@ import { element } from "./pictures.js";
 
 /**
  * The decoder that has a given value of one label and differs from the current one in as few others as possible.
- * @param {string[][]} labels of every decoder
- * @param {number} present
- * @param {number} label that changes
- * @param {string} value its new value
- * @returns {number}
+ * @param {string[][]} labels of every decoder @param {number} present @param {number} label @param {string} value
  */
 export function nearestDecoder(labels, present, label, value) {
   const score = (/** @type {string[]} */ own) => own.filter((text, k) => text === labels[present][k]).length;
@@ -25,11 +21,8 @@ export function nearestDecoder(labels, present, label, value) {
 /** One decoder's lists. */
 class Switch {
   /**
-   * @param {string} title
-   * @param {string} prefix of the lists' ids
-   * @param {string[]} names of the labels
-   * @param {string[][]} labels of every decoder
-   * @param {(number: number) => void} choose
+   * @param {string} title @param {string} prefix of the lists' ids
+   * @param {string[]} names @param {string[][]} labels of every decoder @param {(number: number) => void} choose
    */
   constructor(title, prefix, names, labels, choose) {
     this.names = names;
