@@ -29,8 +29,7 @@ PADDING = 0.1  # inches around a figure
 LARGEST_PAGE = 15_000_000
 """Maximum size of the page in bytes; Datasets that do not fit become links."""
 MARGIN = 50_000  # bytes of markup around the Datasets
-QUESTION = "question"
-"""Name of the section that opens the page, with the explorer."""
+QUESTION = "question"  # name of the section that opens the page, with the explorer
 MISSING = "This folder has no decoders to explore. 'recombine report DIR --store STORE' copies them from a store."
 
 

@@ -2,11 +2,6 @@
 
 import { clamped } from "./grid.js";
 
-/**
- * @typedef {{at: number[], decoder: number, beside: number, plane: [number, number], stage: number,
- *   unit: number, snap: boolean}} State `beside` is −1 for no second decoder, `unit` for the most variable one
- */
-
 /** Starts in the middle of the grid, where a hold-out usually is. @param {PageData} data @returns {State} */
 export function initialState(data) {
   return {

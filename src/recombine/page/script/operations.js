@@ -1,16 +1,6 @@
 /** The operations of a program, except products and convolutions. `heap` holds all values. */
 
 /**
- * An operation with the places and shapes of its inputs and its output, which has `count` elements. The first input is
- * `rows` rows of `n` elements.
- * @typedef {{o: Operation, from: number[], to: number, shapes: number[][], shape: number[],
- *   count: number, rows: number, n: number}} Step
- *
- * A box in several arrays: its shape, and its strides in each array, the output first.
- * @typedef {{shape: number[], strides: number[][]}} Axes
- */
-
-/**
  * The error function, to about 1e-7, by a series or a continued fraction: Abramowitz and Stegun's 7.1.26, the usual
  * approximation, is not accurate enough.
  * @param {number} x
