@@ -43,10 +43,9 @@ export class Side {
     if (data.truth) this.#row("Nearest training images", this.memories, text);
     this.stage = new Picture("activity of a stage");
     this.stage.figure.classList.add("wide");
-    this.hasStages = Boolean(data.program && data.program.stages.length);
     /** @type {StageViews | null} */
     this.views = null;
-    if (this.hasStages) {
+    if (data.program?.stages.length) {
       this.#row("Inside the decoder", [this.stage]);
       this.views = new StageViews(decoder);
       this.root.append(this.views.root);
@@ -115,7 +114,7 @@ export class Side {
   details(at, stage) {
     const { decoder } = this;
     /** @type {(() => void)[]} */
-    const tasks = this.hasStages ? [() => this.#drawStage(at, stage)] : [];
+    const tasks = this.views ? [() => this.#drawStage(at, stage)] : [];
     if (decoder.hasHalves) {
       for (const [k, position] of at.entries()) {
         if (this.#halfAt[k] !== position) tasks.push(() => this.#drawHalf(at, k));
