@@ -81,12 +81,6 @@ def test_mask_from_files(tmp_path):
         assert np.array_equal(holdout.mask(PAPER).numpy(), wanted)
 
 
-def test_a_mask_of_another_shape_is_refused(tmp_path):
-    np.save(tmp_path / "mask.npy", np.eye(27, dtype=bool))
-    with pytest.raises(InvalidValue, match="shape"):
-        BumpTask(holdout=f"mask:{tmp_path / 'mask.npy'}")
-
-
 @pytest.mark.parametrize(
     "text",
     ["center:6:28", "center:-1:5", "center:9:5", "center:1,2,3:9", "center:fraction=1.5", "corner:40", "cross:9:3",

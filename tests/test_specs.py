@@ -72,12 +72,6 @@ def test_a_field_that_was_added_is_part_of_the_identity_once_it_differs():
         assert TASKS.parse(str(task)) == task
 
 
-def test_the_same_mask_written_differently_is_the_same_run():
-    default, explicit = RunSpec(), RunSpec(task=BumpTask(holdout="center:6:22"))
-    by_share = RunSpec(task=BumpTask(holdout="center:fraction=0.607"))
-    assert default.digest == explicit.digest == by_share.digest
-
-
 @settings(max_examples=40, deadline=None)
 @given(
     size=st.integers(6, 30),
@@ -150,9 +144,6 @@ def test_a_mistake_can_be_pickled():
 
 def test_seeds():
     assert RunSpec().seeds(range(5)) == [RunSpec(seed=seed) for seed in range(5)]
-    assert [spec.digest for spec in RunSpec().seeds([7, 2**31 - 1])] == [
-        RunSpec(seed=seed).digest for seed in (7, 2**31 - 1)
-    ]
     for seed in (-1, 2**31):
         with pytest.raises(InvalidValue, match="seed must be"):
             RunSpec().seeds([0, seed])

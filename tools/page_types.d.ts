@@ -10,9 +10,17 @@ declare global {
   type Colours = (share: number) => [number, number, number];
   type Decoder = import("../src/recombine/page/script/decoder.js").Decoder;
   type Kernel = import("../src/recombine/page/script/kernel.js").Kernel;
-  type State = import("../src/recombine/page/script/address.js").State;
-  type Step = import("../src/recombine/page/script/operations.js").Step;
   type Survey = import("../src/recombine/page/script/survey.js").Survey;
+
+  /** What the page shows; `beside` is −1 for no second decoder, `unit` for the most variable one. */
+  type State = { at: number[], decoder: number, beside: number, plane: [number, number], stage: number, unit: number,
+    snap: boolean };
+  /** An operation with the places and shapes of its inputs and its output, which has `count` elements. The first input
+   * is `rows` rows of `n` elements. */
+  type Step = { o: Operation, from: number[], to: number, shapes: number[][], shape: number[], count: number,
+    rows: number, n: number };
+  /** A box in several arrays: its shape, and its strides in each array, the output first. */
+  type Axes = { shape: number[], strides: number[][] };
 
   // Data of the page, as `recombine.page` writes it.
   type Operation = { name: string, inputs: number[], output: number, [setting: string]: any };

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import os
 import re
 import sys
@@ -18,10 +17,7 @@ CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 class ReaderLeft(Exception):
-    """Raised when the reader of standard output is gone, as in `recombine runs list | head`.
-
-    This is not an `OSError`, which code that writes files would mistake for a failure to write.
-    """
+    """Raised when the reader of standard output is gone; not an `OSError`, which writing a file may also raise."""
 
 
 class Screen(Console):
@@ -71,13 +67,6 @@ def visible(text: str) -> str:
 def counted(count: int, noun: str) -> str:
     """Return a count with its noun: `1 run`, `2 runs`."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
-
-
-def prepare_streams() -> None:
-    """Escape characters that the output cannot encode, such as those in undecodable file names."""
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")
 
 
 def write_error(line: str) -> None:

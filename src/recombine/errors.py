@@ -10,8 +10,7 @@ LONGEST = 80
 """Maximum length of a quoted value or field name."""
 LONGEST_REASON = 160
 """Maximum length of a quoted message from another library."""
-NAMED_FAILURES = 5
-"""Maximum number of failed runs that a message names."""
+MOST_FAILURES_NAMED = 5
 
 
 class RecombineError(Exception):
@@ -20,11 +19,10 @@ class RecombineError(Exception):
     Examples
     --------
     >>> import recombine as rc
-    >>> try:
-    ...     rc.BumpTask(size=0)
-    ... except rc.RecombineError as error:
-    ...     print(error)
-    size must be at least 2, got 0
+    >>> rc.BumpTask(size=0)
+    Traceback (most recent call last):
+    ...
+    recombine.errors.InvalidValue: size must be at least 2, got 0
     """
 
 
@@ -54,7 +52,11 @@ class InvalidValue(RecombineError, ValueError):
         self.field = field
         self.value = value
         self.allowed = allowed
-        super().__init__(f"{shortened(field)} must be {allowed}, got {_quoted(value)}")
+        if getattr(value, "shape", ()) and hasattr(value, "dtype"):
+            got = f"{type(value).__name__} {value.dtype} {tuple(value.shape)}"  # type: ignore[attr-defined]
+        else:
+            got = shortened(repr(value))
+        super().__init__(f"{shortened(field)} must be {allowed}, got {got}")
 
     def __reduce__(self) -> tuple[Any, ...]:  # for pickling in worker processes
         return type(self), (self.field, self.value, self.allowed)
@@ -66,18 +68,11 @@ class StoreError(RecombineError):
     Examples
     --------
     >>> import recombine as rc
-    >>> from tempfile import TemporaryDirectory
-    >>> with TemporaryDirectory() as folder:
-    ...     try:
-    ...         rc.Store(folder, create=False)
-    ...     except rc.StoreError:
-    ...         print("no store there")
-    no store there
+    >>> rc.Store("nowhere", create=False)
+    Traceback (most recent call last):
+    ...
+    recombine.errors.StoreError: store must be an existing store, got 'nowhere'
     """
-
-
-class StoreFull(StoreError):
-    """The store's disk is full."""
 
 
 class RunsFailed(RecombineError):
@@ -100,7 +95,7 @@ class RunsFailed(RecombineError):
     def __init__(self, reasons: Mapping[str, str], runs: int) -> None:
         self.reasons = dict(reasons)
         self.runs = runs
-        named = [f"{key[:8]} ({reason})" for key, reason in self.reasons.items()][:NAMED_FAILURES]
+        named = [f"{key[:8]} ({reason})" for key, reason in self.reasons.items()][:MOST_FAILURES_NAMED]
         more = len(self.reasons) - len(named)
         others = f" and {more} more" if more else ""
         super().__init__(
@@ -122,13 +117,6 @@ class DeviceError(RecombineError):
     >>> issubclass(rc.DeviceError, rc.RecombineError)
     True
     """
-
-
-def _quoted(value: object) -> str:
-    """Return text for a value in a message: its `repr`, shortened, or the type and shape of an array."""
-    if getattr(value, "shape", ()) and hasattr(value, "dtype"):
-        return f"{type(value).__name__} {value.dtype} {tuple(value.shape)}"  # type: ignore[attr-defined]
-    return shortened(repr(value))
 
 
 def shortened(text: str, longest: int = LONGEST) -> str:

@@ -22,6 +22,7 @@ from functools import cached_property
 from itertools import pairwise
 from typing import Literal, Self, cast, get_args
 
+import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
@@ -246,13 +247,8 @@ class FactorGrid:
         >>> FactorGrid((Factor("x", 0, 27, 28), Factor("y", 0, 27, 28))).positions(torch.tensor([0, 29, 783])).tolist()
         [[0, 0], [1, 1], [27, 27]]
         """
-        if len(indices) and not 0 <= int(indices.min()) <= int(indices.max()) < self.size:
-            raise InvalidValue("indices", indices, f"0 to {self.size - 1}")
-        rest, columns = indices.long(), list[Tensor]()
-        for count in reversed(self.shape):  # `torch.unravel_index` takes seconds to import
-            columns.append(rest % count)
-            rest = rest // count
-        return torch.stack(columns[::-1], dim=1)
+        columns = np.unravel_index(indices.cpu().numpy(), self.shape)  # `torch.unravel_index` takes seconds to import
+        return torch.from_numpy(np.stack(columns, axis=1)).to(indices.device)
 
     def rows(self, indices: Int[Tensor, " row"]) -> Float[Tensor, "row factor"]:
         """Return the factor values of points, given the points' indices.
@@ -268,16 +264,12 @@ class FactorGrid:
         """Return the indices of factors, which are given by name or index; None means all."""
         if factors is None:
             return tuple(range(len(self.factors)))
-        allowed = f"different factors from {listed(self.names)}, by name or index"
-        axes = []
-        for factor in factors:
-            place = self.names.index(factor) if factor in self.names else factor
-            if not isinstance(place, int) or isinstance(place, bool) or not 0 <= place < len(self.factors):
-                raise InvalidValue("factors", factor, allowed)
-            axes.append(place)
-        if not axes or len(set(axes)) < len(axes):
+        places = [self.names.index(factor) if factor in self.names else factor for factor in factors]
+        axes = tuple(place for place in places if type(place) is int and 0 <= place < len(self.factors))
+        if not places or len(set(axes)) < len(places):
+            allowed = f"different factors from {listed(self.names)}, by name or index"
             raise InvalidValue("factors", list(factors), allowed)
-        return tuple(axes)
+        return axes
 
     def nearest(self, values: Float[Tensor, "point factor"]) -> Int[Tensor, " point"]:
         """Return the index of the grid point nearest to each row of values; angles are compared on the circle.

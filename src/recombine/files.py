@@ -22,16 +22,15 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from recombine.errors import InvalidValue, StoreError, StoreFull, reason_of
+from recombine.errors import InvalidValue, StoreError, reason_of
 
 if TYPE_CHECKING:
     import numpy
 
-FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP}
 """Error numbers of file systems without file locks."""
 ALLOWED = (
-    (FULL, "a directory on a disk that is not full"),
+    ({errno.ENOSPC, errno.EDQUOT, errno.EFBIG}, "a directory on a disk that is not full"),
     ({errno.EACCES, errno.EPERM, errno.EROFS}, "a path that can be read and written"),
     ({errno.ENOTDIR, errno.EEXIST, errno.EISDIR}, "a directory, or a path where one can be made"),
     (NO_LOCKS, "a directory on a file system with file locks"),
@@ -57,8 +56,7 @@ def one_line_errors(path: Path, field: str = "store") -> Iterator[None]:
         raise StoreError(f"{field} must be a regular file, got {str(path)!r}") from None
     except OSError as error:
         allowed = next((words for numbers, words in ALLOWED if error.errno in numbers), "a usable path")
-        kind = StoreFull if error.errno in FULL else StoreError
-        raise kind(f"{field} must be {allowed}, got {str(path)!r} ({error.strerror or error})") from None
+        raise StoreError(f"{field} must be {allowed}, got {str(path)!r} ({error.strerror or error})") from None
 
 
 def open_regular(path: Path, *, follow: bool = False) -> int:
@@ -94,10 +92,9 @@ def read_array(path: Path, field: str) -> numpy.ndarray:
     """Return the array in a `.npy` file, in native byte order."""
     import numpy
 
+    content = io.BytesIO(read_given(path, field))
     try:
-        array = numpy.load(io.BytesIO(read_given(path, field)), allow_pickle=False)
-    except InvalidValue:
-        raise
+        array = numpy.load(content, allow_pickle=False)
     except Exception as error:  # numpy evaluates the header as Python, which may raise anything
         reason = reason_of(error)
         if "allow_pickle" in reason:  # numpy's message suggests loading it unsafely
@@ -108,19 +105,6 @@ def read_array(path: Path, field: str) -> numpy.ndarray:
     return array.astype(array.dtype.newbyteorder("="), copy=False)
 
 
-def as_numbers(array: numpy.ndarray, field: str) -> numpy.ndarray:
-    """Return an array of real numbers or booleans as float64; all values must be finite."""
-    import numpy
-
-    if array.dtype.kind not in "biuf":
-        raise InvalidValue(field, f"an array of {array.dtype}", "an array of real numbers")
-    with numpy.errstate(over="ignore"):  # overflow gives infinity, which is refused below
-        numbers = numpy.ascontiguousarray(array, dtype=numpy.float64)
-    if not numpy.isfinite(numbers).all():
-        raise InvalidValue(field, "NaN or infinity", "finite numbers only")
-    return numbers.reshape(array.shape)  # `ascontiguousarray` makes scalars 1-D
-
-
 def parsed_json(content: bytes | str) -> Any:
     """Return the value of a JSON text; raises `ValueError` if it is invalid or nested too deeply."""
     try:
@@ -129,13 +113,9 @@ def parsed_json(content: bytes | str) -> Any:
         raise ValueError("nested too deeply") from None
 
 
-def write(path: Path, content: bytes, field: str = "store") -> None:
-    """Write a file atomically."""
-    write_parts(path, [content], field)
-
-
-def write_parts(path: Path, parts: Iterable[bytes | memoryview], field: str = "store") -> None:
-    """Write a file atomically, part by part."""
+def write(path: Path, content: bytes | Iterable[memoryview], field: str = "store") -> None:
+    """Write a file atomically; the content may come in parts."""
+    parts = [content] if isinstance(content, bytes) else content
     with one_line_errors(path, field):
         temporary = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}")
         try:
@@ -212,23 +192,18 @@ def cache_folder() -> Path:
 
 def entries(folder: Path) -> list[str]:
     """Return the sorted names in a folder; empty if the folder does not exist."""
-    with one_line_errors(folder):
-        try:
-            return sorted(os.listdir(folder))
-        except FileNotFoundError:
-            return []
+    with one_line_errors(folder), suppress(FileNotFoundError):
+        return sorted(os.listdir(folder))
+    return []
 
 
 def delete(path: Path) -> None:
     """Delete a file, a link or a folder."""
-    with one_line_errors(path):
-        try:
-            if stat.S_ISDIR(os.lstat(path).st_mode):
-                shutil.rmtree(path)
-            else:
-                path.unlink()
-        except FileNotFoundError:  # another process deleted it
-            pass
+    with one_line_errors(path), suppress(FileNotFoundError):  # another process may have deleted it
+        if stat.S_ISDIR(os.lstat(path).st_mode):
+            shutil.rmtree(path)
+        else:
+            path.unlink()
 
 
 def flush_directory(path: Path) -> None:

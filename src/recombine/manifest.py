@@ -15,7 +15,7 @@ import json
 import os
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from recombine.errors import InvalidValue
@@ -78,29 +78,24 @@ class Manifest:
         """Return the possible digests of each file; raises `Differs` if the manifest is missing or damaged."""
         with one_line_errors(self.folder / LIST, "from"):
             text = checked(self.folder / LIST, follow=True).decode(errors="replace")
-        try:
+        with suppress(ValueError, KeyError, TypeError, AttributeError):
             files = {name: tuple(contents) for name, contents in parsed_json(text)["files"].items()}
             if text == list_text(files) and all(OURS.fullmatch(name) for name in files):
                 return files
-        except (ValueError, KeyError, TypeError, AttributeError):
-            pass
         raise Differs("not as it was written")
 
     def is_present(self, name: str) -> bool:
         """Return whether a file or link with this name exists."""
-        with one_line_errors(self.folder / name, "from"):
-            try:
-                os.lstat(self.folder / name)
-            except (FileNotFoundError, NotADirectoryError):
-                return False
+        with one_line_errors(self.folder / name, "from"), suppress(FileNotFoundError, NotADirectoryError):
+            os.lstat(self.folder / name)
             return True
+        return False
 
     def required(self) -> list[str]:
         """Return the files that must exist; empty without a valid manifest."""
-        try:
+        with suppress(Differs):
             return [name for name, contents in self.listed().items() if None not in contents]
-        except Differs:
-            return []
+        return []
 
     def read(self, name: str) -> bytes | None:
         """Return the content of a file, or None if it was never written; raises `Differs` if it is damaged."""

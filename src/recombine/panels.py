@@ -21,8 +21,7 @@ if TYPE_CHECKING:
 HOLDOUT_COLOR = "#D55E00"
 COLORS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#000000")
 """The palette of Okabe and Ito, suitable for colour-blind readers."""
-FAINT = 0.2
-"""Minimum value of the white level."""
+FAINT = 0.2  # minimum value of the white level
 
 
 @contextmanager

@@ -7,14 +7,8 @@ such as `name:3`.
 
 The docstring below a field is the help text of its flag, and is added to the Parameters section of its class.
 
-Each family of interchangeable classes (encodings, hold-outs, decoders, …) has a registry:
-
->>> ENCODINGS = Registry("encoding", Encoding)
->>> @ENCODINGS.register
-... class Mine(Encoding): ...
-
-A registered class is accepted in specs (by name, as text such as `mine:width=3`, or as JSON), listed in messages and on
-the command line, and covered by the contract tests.
+Each family of interchangeable classes (encodings, hold-outs, decoders, …) has a registry. A registered class can be
+used in specs (by name, as text such as `mine:width=3`, or as JSON) and is listed in messages and on the command line.
 """
 
 from __future__ import annotations
@@ -109,20 +103,15 @@ def with_parameters(text: str, fields: Mapping[str, FieldInfo]) -> str:
     head, *rest = NEXT_SECTION.split(inspect.cleandoc(text), maxsplit=1)
     summary, _, described = head.rstrip().partition(OWN_SECTION)
     there = re.findall(r"^(\w+)", described, re.MULTILINE)
-    entries = [_parameter(name, info) for name, info in fields.items() if name not in {"kind", *there}]
-    section = "\n".join(entry for entry in (described, *entries) if entry)
+    entries = [described]
+    for name, info in fields.items():
+        if name not in {"kind", *there}:
+            default = str(info.default) if isinstance(info.default, Variant) else info.default
+            text = f"{type(default).__name__}()" if isinstance(default, Frozen) else repr(default)
+            kind = _type_text(info.annotation) + ("" if info.is_required() else f", default {text}")
+            entries.append(f"{name} : {kind}\n    {' '.join((info.description or '').split())}")
+    section = "\n".join(filter(None, entries))
     return "\n\n".join(part for part in (summary.rstrip(), OWN_SECTION + section if section else "", *rest) if part)
-
-
-def _parameter(name: str, info: FieldInfo) -> str:
-    default = "" if info.is_required() else f", default {_default_text(info.default)}"
-    return f"{name} : {_type_text(info.annotation)}{default}\n    {' '.join((info.description or '').split())}"
-
-
-def _default_text(value: Any) -> str:
-    if isinstance(value, Frozen):
-        return repr(str(value)) if isinstance(value, Variant) else f"{type(value).__name__}()"
-    return repr(value)
 
 
 def _type_text(annotation: Any) -> str:

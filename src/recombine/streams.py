@@ -1,8 +1,7 @@
 """Named random streams that are derived from one seed.
 
-Each use of randomness has a separate stream, derived from the seed and the stream's name. A member of an ensemble
-therefore draws the same numbers as when it is trained alone or resumed, and a checkpoint needs to store only the step,
-not the state of a random generator.
+A member of an ensemble therefore draws the same numbers as when it is trained alone or resumed, and a checkpoint needs
+to store only the step, not the state of a random generator.
 """
 
 from __future__ import annotations

@@ -14,10 +14,10 @@ from recombine.page import report_explorer
 from recombine.papers.forced_rendering import PAPER as DEFAULT
 from recombine.reproduction.claims import Judgement, Test
 from recombine.reproduction.explorer import KeptDecoder, kept_decoders, packed
-from recombine.reproduction.figures import Section
+from recombine.reproduction.figures import FigureSpec, Section
 from recombine.reproduction.intervals import Interval
 from recombine.reproduction.paper import Findings
-from recombine.reproduction.reporting import LARGEST_PAGE, MISSING, Download, DrawnFigure
+from recombine.reproduction.reporting import LARGEST_PAGE, MISSING, DrawnFigure
 from recombine.reproduction.reporting import page as page_of
 from recombine.reproduction.results import EXPLORER, Results
 from tests.browser.conftest import ATTEMPTS, HOSTILE, faults, needs_axe, overflow, until
@@ -75,11 +75,12 @@ def page_path(browser, tmp_path_factory):
 def small_page(folder, text, panels=None):
     """A page with one figure, of which everything that can be a text of a user's is this text."""
     image = base64.b64encode((PICTURES / "width.png").read_bytes()).decode()
+    spec = FigureSpec("fig1", text, ("encodings",), lambda data: None, lambda data: text)
     html = page_of(
         title=text, source=text, question=text, preset={"name": text, text: text}, provenance={"commit": text},
-        judgements=[], figures=[DrawnFigure("fig1", text, text, "png", image, ("encodings",))],
+        judgements=[], figures=[DrawnFigure(spec, text, "png", image)],
         sections=[Section("question", text, text), Section("fails", text, text, ("fig1",))], panels=panels,
-        downloads=[Download("encodings", "data/encodings.nc", None)], missing=MISSING,
+        downloads={"encodings": None}, missing=MISSING,
     )  # fmt: skip
     path = folder / f"{HOSTILE[2]}#?%.html".replace("/", "")
     path.write_text(html)

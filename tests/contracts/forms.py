@@ -35,10 +35,6 @@ class FormsTask(Task):
     def image_shape(self):
         return 6, 5
 
-    @property
-    def background(self):
-        return 0.0
-
     def render(self, values):
         self.check_columns(values)
         default = torch.tensor([torch.nan, 1.0, 0.0, 0.0, 1.0], dtype=values.dtype)

@@ -5,10 +5,8 @@ A decoder sees a task through its interface alone, so it is tried on the interfa
 
 from functools import cache
 
-import pytest
 import torch
 
-from recombine.decoders import DECODERS
 from recombine.encodings import ENCODINGS
 from recombine.errors import InvalidValue
 from recombine.holdouts import Center, Nothing
@@ -117,16 +115,3 @@ def test_decoders(decoder):
                 assert outputs.shape == targets.shape, (name, encoding)
                 assert torch.isfinite(outputs).all(), (name, encoding)
     assert {len(interface.code_sizes) for interface in interfaces} >= {1, 2, 3, 4, 5}
-
-
-def test_a_refusal_names_the_field():
-    with pytest.raises(InvalidValue, match="allow_unseen"):
-        FormsTask(count=1, holdout=Center())
-    with pytest.raises(InvalidValue, match=r"encoding\.x"):
-        FormsTask(count=3, encoding="mixed:x=rate", isolated=True)
-    with pytest.raises(InvalidValue, match="centers"):
-        FormsTask(count=3, centers="real")
-    with pytest.raises(InvalidValue, match="decoder"):
-        RunSpec(
-            task=FormsTask(direction="encode"), decoder=next(d for d in DECODERS.values() if d.direction != "encode")()
-        )

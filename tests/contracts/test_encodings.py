@@ -83,9 +83,3 @@ def test_a_one_hot_code_has_no_place_beyond_the_factors_values(value):
     """Zeros would say that the factor is absent."""
     with pytest.raises(InvalidValue, match="0 to 4"):
         ENCODINGS.parse("onehot").code(torch.tensor([0.0, value]).double(), Factor("x", 0, 4, 5))
-
-
-def test_spec_goes_through_json_and_text(encoding):
-    assert type(encoding).from_json(encoding.to_json()) == encoding
-    assert ENCODINGS.parse(str(encoding)) == encoding
-    assert ENCODINGS.parse(encoding.model_dump(mode="json")) == encoding

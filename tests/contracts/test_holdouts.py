@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from recombine.factors import Factor, FactorGrid
-from recombine.holdouts import HOLDOUTS, HoldoutSummary
+from recombine.holdouts import HoldoutSummary
 from recombine.tasks import BumpTask
 
 
@@ -32,10 +32,6 @@ def test_default_holds_something_out_unless_it_is_empty_by_nature(holdout, grid)
     assert bool(holdout.mask(grid).any()) == (holdout.kind not in ("none", "mask"))
 
 
-def test_same_spec_same_mask(holdout, grid):
-    assert torch.equal(holdout.mask(grid), type(holdout).from_json(holdout.to_json()).mask(grid))
-
-
 def test_resolving_writes_bounds_out_and_changes_nothing_else(holdout, grid):
     resolved = holdout.resolved(grid)
     assert torch.equal(resolved.mask(grid), holdout.mask(grid))
@@ -53,7 +49,3 @@ def test_training_never_shows_a_held_out_combination(holdout):
         task = BumpTask(size=10, holdout=holdout, centers=centers, training="draws:300")
         nearest = task.grid.nearest(task.training_values(seed=1))
         assert not task.held_out[nearest].any()
-
-
-def test_known_by_name(holdout):
-    assert type(HOLDOUTS.parse({"kind": holdout.kind})) is type(holdout)

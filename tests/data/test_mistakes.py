@@ -202,7 +202,7 @@ def test_data_that_are_no_data(data):
 
 def test_what_does_not_fit_the_disk_is_refused_before_anything_is_written(tmp_path, cache_folder, monkeypatch):
     monkeypatch.setattr(opening, "IN_MEMORY", 0)
-    monkeypatch.setattr(opening, "SPARE", 2**60)
+    monkeypatch.setattr(opening, "SPARE_BYTES", 2**60)
     with pytest.raises(InvalidValue, match="small enough for the disk"):
         ArrayTask(data=sprites_npz(tmp_path / "a.npz"))
     assert not list(cache_folder.iterdir())

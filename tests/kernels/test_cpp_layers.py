@@ -97,8 +97,7 @@ def test_adamw_is_torchs(beta2):
 
 
 TYPES = {
-    "long": ctypes.c_long, "float": ctypes.c_float, "float*": ctypes.c_void_p,
-    "unsigned char*": ctypes.POINTER(ctypes.c_ubyte), "long*": ctypes.POINTER(ctypes.c_long),
+    "long": ctypes.c_long, "float": ctypes.c_float, "float*": ctypes.c_void_p, "long*": ctypes.POINTER(ctypes.c_long)
 }  # fmt: skip
 
 

@@ -9,10 +9,7 @@ from torch import nn
 from recombine.decoders.cnn import Convolution
 from recombine.kernels.cpp.network import BLOCK, TransposedConvolutions, _Plan
 from recombine.kernels.shapes import NetworkShape
-from recombine.specs import RunSpec
-from recombine.tasks import BumpTask
-from recombine.training import Ensemble
-from tests.kernels.compiled import CPU, near, needs_compiler, threads
+from tests.kernels.compiled import near, needs_compiler, threads
 
 
 def network(code, first, channels, doubles):
@@ -71,24 +68,6 @@ def test_networks_agree_with_torch(batch, code, first, channels, doubles, seed, 
     for ours, theirs in zip(gradient[:-3].split(sizes), gradients, strict=True):
         near(ours, theirs.flatten().float(), least=1.0)
     assert not gradient[-3:].any()
-
-
-@needs_compiler
-@pytest.mark.parametrize(("size", "decoder"), [(7, "cnn:width=16:depth=1"), (10, "cnn:width=32:depth=2"),
-                                               (14, "cnn:width=16:depth=3"), (28, "cnn:width=32:depth=4"),
-                                               (14, "cnn:width=8:depth=3"), (28, "cnn:width=40:depth=4")])  # fmt: skip
-def test_a_whole_network_has_torchs_outputs_and_gradients(size, decoder):
-    spec = RunSpec(task=BumpTask(size=size, training="draws:12"), decoder=decoder)
-    ensemble = Ensemble([spec], CPU)
-    weights = ensemble.initial().weights[0].requires_grad_()
-    inputs = ensemble.examples.inputs[:9]
-    result = ensemble.objective.fast_outputs(weights, inputs)
-    assert result is not None, "the kernels did not take it"
-    fast, plain = result.outputs, ensemble.objective.outputs(weights, inputs, torch.float32)
-    assert fast.shape == plain.shape == (9, size, size)
-    near(fast, plain)
-    scale = torch.randn(plain.shape, generator=torch.Generator().manual_seed(1))
-    near(*(torch.autograd.grad((outputs * scale).sum(), weights)[0] for outputs in (fast, plain)))
 
 
 @needs_compiler

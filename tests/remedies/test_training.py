@@ -65,9 +65,9 @@ def test_a_penalty_is_the_same_under_vmap(kind):
     ensemble = Ensemble([remedied(kind, seed) for seed in range(3)], CPU)
     state, rows = ensemble.initial(), torch.arange(24).view(3, 8)
     shares, active = torch.full((3, 8), 0.125), torch.ones(3, dtype=torch.bool)
-    (one, single), (many, batched) = (
-        ensemble.gradients_in_turn(state, rows, shares, active), ensemble.batched_gradients(state, rows, shares)
-    )  # fmt: skip
+    one, single = ensemble.gradients(state, rows, shares, active)
+    ensemble.batched = True
+    many, batched = ensemble.gradients(state, rows, shares, active)
     torch.testing.assert_close(one.total, many.total, rtol=1e-4, atol=1e-6)
     assert (single - batched).norm() < 1e-4 * single.norm()
 

@@ -30,24 +30,6 @@ def test_texts_are_written_in_one_way():
         assert type(task).from_json(task.to_json()) == task
 
 
-@pytest.mark.parametrize("count", [1, 3, 5])
-def test_any_number_of_factors(count):
-    names = ["size", "x", "orientation", "y", "intensity"][:count]
-    task = BumpsTask(size=10, factors=[f"{name}=3" for name in names], holdout="none")
-    assert task.grid.shape == (3,) * count
-    assert task.render(task.grid.points).shape == (3**count, 10, 10)
-    sprites = SpriteTask(
-        size=20, factors=[f"{name}=2" for name in ("hue", "x", "shape", "scale", "y")][:count], holdout="none"
-    )
-    assert sprites.render(sprites.grid.points).shape == (2**count, 3, 20, 20)
-
-
-def test_bounds_of_the_holdout_follow_the_factors():
-    task = BumpsTask(factors="x=10,y=10")
-    assert task.replace(factors="x=20,y=10").holdout == BumpsTask(factors="x=20,y=10").holdout
-    assert task.replace(factors="x=20,y=10").digest == BumpsTask(factors="x=20,y=10").digest
-
-
 @pytest.mark.parametrize(
     ("task", "fields", "field"),
     [

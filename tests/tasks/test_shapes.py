@@ -135,10 +135,3 @@ def test_every_angle_is_that_of_the_library_and_a_full_turn_changes_no_bit():
             assert (part.double() - known(torch.deg2rad(degrees.double()))).abs().max() < tolerance
         for one, more in zip(cos_sin(degrees), cos_sin(degrees + 720), strict=True):
             assert torch.equal(one, more)
-
-
-def test_derivatives_are_minus_the_sine_and_the_cosine():
-    degrees = torch.arange(-400.0, 400.0, 7.0, dtype=torch.float64)
-    (cosine, sine), speeds = torch.func.jvp(cos_sin, (degrees,), (torch.ones_like(degrees),))
-    torch.testing.assert_close(speeds[0], torch.deg2rad(-sine))
-    torch.testing.assert_close(speeds[1], torch.deg2rad(cosine))

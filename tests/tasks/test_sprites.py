@@ -79,24 +79,6 @@ def test_no_sprite_leaves_the_image_unless_ranges_are_given(size):
     assert (area / task.grid.points[:, 1] ** 2 - 1).abs().max() < 0.01
 
 
-@pytest.mark.parametrize("factors", [SIX, TWELVE], ids=["one", "two"])
-def test_full_turns_and_shifts_by_whole_pixels_are_exact(factors):
-    task = SpriteTask(size=48, sprites=2 if factors == TWELVE else 1, factors=factors)
-    values = (some(task, 40) * 64).round() / 64
-    values[:, [task.grid.names.index(name) for name in task.grid.names if "shape" in name]] = 2.0
-    image = task.render(values)
-    for name in task.grid.names:
-        if name.startswith(("rotation", "hue")):
-            turned = values.clone()
-            turned[:, task.grid.names.index(name)] += 360
-            assert torch.equal(task.render(turned), image), name
-    shifted = values.clone()
-    for name, pixels in (("x", 3), ("y", -2)):
-        for k, factor in enumerate(task.grid.names):
-            shifted[:, k] += pixels * factor.startswith(name)
-    assert torch.equal(task.render(shifted), image.roll((-2, 3), dims=(2, 3)))
-
-
 def test_a_row_is_drawn_as_it_is_alone_whatever_the_batch(monkeypatch):
     task = SpriteTask(size=20, factors=SIX)
     values = some(task, 23)

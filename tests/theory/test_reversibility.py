@@ -14,8 +14,8 @@ from recombine.theory.reversibility import (
     WIDTHS,
     factor_recovery,
     jacobian_rank,
-    left_out_errors,
     local_loss,
+    recovery,
 )
 from tests.theory.chains import GRID, merged, pooled, saturated, stages
 
@@ -93,10 +93,9 @@ def test_all_folds_at_once_are_each_fold_fitted_by_itself():
     features -= features.mean(dim=0)
     features /= features.square().sum(dim=1).mean().sqrt()
     values = torch.randn(31, 2, generator=generator).double()
-    folds = list(torch.randperm(31, generator=generator).tensor_split(4))
-    errors = left_out_errors(features @ features.T, values, folds)
-    explicit = explicit_errors(features.numpy(), values.numpy(), [fold.numpy() for fold in folds])
-    sums = torch.stack([errors[:, fold].sum(dim=1) for fold in folds], dim=1)
+    found = recovery(features @ features.T, values, folds=4)
+    explicit = explicit_errors(features.numpy(), values.numpy(), [fold.numpy() for fold in found.folds])
+    sums = torch.stack([found.errors[:, fold].sum(dim=1) for fold in found.folds], dim=1)
     np.testing.assert_allclose(sums.numpy(), explicit, rtol=2e-4)
 
 

@@ -73,13 +73,6 @@ def test_penalties_of_colour_are_sums_over_channels():
     assert colour.variance().item() == pytest.approx(variance, rel=1e-5)
 
 
-@pytest.mark.parametrize("background", [0.0, 1.0])
-def test_the_extreme_pixel_of_a_grey_bump_is_the_same_in_colour(background):
-    grey = torch.rand(20, 5, 7, dtype=torch.float64)
-    located = extreme_pixel(contrast(grey[:, None].expand(-1, 3, -1, -1), background))
-    assert torch.equal(located, extreme_pixel(grey, "bright" if background == 0 else "dark"))
-
-
 @pytest.mark.parametrize("polarity", ["bright", "dark"])
 @pytest.mark.parametrize("hue", [0, 1, 2])
 def test_the_extreme_pixel_finds_a_bump_of_any_colour(polarity, hue):

@@ -1,7 +1,6 @@
 """The engine against slow, obvious training, and against itself in other company."""
 
 import contextlib
-import math
 
 import pytest
 import torch
@@ -182,13 +181,6 @@ def test_epochs_cover_the_training_set_once_each():
         for span in range(1, 11 - first):
             for part, whole in zip(batches_of([schedule], [first], span), (rows, shares, active), strict=True):
                 assert torch.equal(part, whole[first : first + span])
-
-
-def test_a_loss_that_can_fall_falls():
-    spec = small_spec("mlp", steps=150, lr=3e-3)
-    _, state = trained([spec])
-    assert state.errors[0][-20:].mean() < 0.5 * state.errors[0][:20].mean()
-    assert math.isfinite(state.errors[0].sum().item())
 
 
 def test_bf16_trains_near_float32_and_differs_from_it():

@@ -99,12 +99,11 @@ def test_a_window_of_own_data_trains_to_the_bits_of_the_whole(kind, cuda, monkey
     data = ArrayTask(**labelled_images(3, channels=3), training="draws:40")
     specs = [small_spec(kind, seed=seed, precision="bf16", steps=30).replace(task=data) for seed in range(3)]
     whole, expected = trained(specs, cuda)
-    assert not whole.table.streamed
+    assert isinstance(whole.table, tables.Resident)
     monkeypatch.setattr(tables, "RESIDENT_BYTES", 0)
     monkeypatch.setitem(tables.WINDOW_BYTES, "cuda", 60_000)
     streamed, state = trained(specs, cuda)
-    assert streamed.table.streamed
-    assert streamed.table.longest_span(30) < 30
+    assert streamed.table.longest_span < 30
     assert torch.equal(state.weights, expected.weights)
 
 

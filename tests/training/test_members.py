@@ -38,8 +38,9 @@ def test_faster_way_gives_the_same_losses_and_gradients(task, decoder):
     rows = torch.arange(12).view(3, 4) % len(ensemble.examples.inputs)
     shares = torch.rand(3, 4, generator=torch.Generator().manual_seed(0))
     state, active = ensemble.initial(), torch.ones(3, dtype=torch.bool)
-    own, gradient = ensemble.batched_gradients(state, rows, shares)
-    alone, expected = ensemble.gradients_in_turn(state, rows, shares, active)
+    alone, expected = ensemble.gradients(state, rows, shares, active)
+    ensemble.batched = True
+    own, gradient = ensemble.gradients(state, rows, shares, active)
     for together, apart in ((own.total, alone.total), (own.error, alone.error), (gradient, expected)):
         torch.testing.assert_close(together, apart, rtol=1e-4, atol=1e-7)
 

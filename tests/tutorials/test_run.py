@@ -33,10 +33,6 @@ def apart(tmp_path, monkeypatch):
             registry.unregister(name)
 
 
-def test_every_tutorial_has_a_short_form():
-    assert set(SHORT) == set(NAMES)
-
-
 @pytest.mark.parametrize("name", NAMES)
 def test_in_short(name):
     assert run(name, SHORT[name])["rc"].__version__

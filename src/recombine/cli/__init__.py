@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import os
 import signal
 import sys
 import traceback
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
@@ -16,7 +16,7 @@ from cyclopts.help import DefaultFormatter
 from recombine.cli.imports import FLAG as IMPORT
 from recombine.cli.imports import without_imports
 from recombine.cli.options import HELP, HELP_ALL, MORE
-from recombine.console import ReaderLeft, console, prepare_streams, say, silence, write_error
+from recombine.console import ReaderLeft, console, say, silence, write_error
 from recombine.errors import Interrupted, RecombineError, RunsFailed, from_pydantic
 from recombine.version import __version__
 
@@ -24,8 +24,6 @@ WRONG, MISUSED, STOPPED, READER_LEFT = 1, 2, 130, 141
 """Exit codes for failed runs, user errors (or output that cannot be written), interruptions and closed pipes."""
 TRACEBACK = "--traceback"
 LIBRARIES = ("torch", "numpy", "pydantic", "xarray", "safetensors", "triton", "distributed")
-PREFIX = "RECOMBINE_"
-"""Prefix of this package's environment variables."""
 EPILOGUE = (
     f"Every command also takes {HELP_ALL} (show all flags), {IMPORT} MODULE (load your own decoders, tasks, metrics, "
     f"…; see docs/extending.md) and {TRACEBACK} (show the full traceback on error)."
@@ -44,22 +42,22 @@ app = App(
 )
 COMMANDS = {
     "train": (
-        "train",
+        "train:train",
         "Train ensembles and print a table of scores; completed runs are loaded from the store.\n\n"
         "Task, decoder and recipe flags may be repeated: every combination of values is trained with every seed. "
         "A sweep can also be read from a file that uses the flag names as keys (docs/scale.md); flags override the "
         "file.\n\n"
         "Example: recombine train --encoding bump --encoding rate --width 16 --depth 3 --seeds 4",
     ),
-    "runs": ("app", "List, show, prune and export stored runs."),
+    "runs": ("runs:app", "List, show, prune and export stored runs."),
     "diagnose": (
-        "diagnose",
+        "diagnose:diagnose",
         "Measure any PyTorch module, stage by stage.\n\n"
         "Reports geometry, factorization, probes, tuning, kernels and superposition at each stage.\n\n"
         "Example: recombine diagnose mycode:decoder --grid x=0:27,y=0:27 --encoding bump --holdout center:6:22",
     ),
     "explore": (
-        "explore",
+        "diagnose:explore",
         "Write an interactive page on which decoders run live as you move through their factors.\n\n"
         "The page is one HTML file. For modules that cannot run in a browser, the page shows precomputed outputs.\n\n"
         "Example: recombine explore mycode:decoder --grid x=0:27,y=0:27 --encoding bump --holdout center:6:22 "
@@ -71,30 +69,28 @@ COMMANDS = {
         "Example: recombine compare --decoder cnn --remedy broadcast --remedy hessian:weight=0.1 --out remedies",
     ),
     "reproduce": (
-        "reproduce",
+        "reproduce:reproduce",
         "Reproduce a paper's figures and claims: train, measure, evaluate the claims, and write a report.\n\n"
         "Completed runs are loaded from the store.",
     ),
-    "figure": ("figure", "Redraw a figure from stored results, as PNG and SVG, and print its caption."),
-    "claims": ("claims", "Re-evaluate the claims from stored results; name claims to see each case."),
+    "figure": ("reproduce:figure", "Redraw a figure from stored results, as PNG and SVG, and print its caption."),
+    "claims": ("reproduce:claims", "Re-evaluate the claims from stored results; name claims to see each case."),
     "report": (
-        "report",
+        "reproduce:report",
         "Rewrite a folder's figures, verdicts and page from its datasets, without training.\n\n"
         "--write updates marked blocks, such as <!-- verdicts: begin --> … <!-- verdicts: end -->. Their names: "
         "verdicts, verdicts_in_brief, causes, claims (case by case), provenance, costs, caption_NAME for each figure.",
     ),
     "verify": (
-        "verify",
+        "runs:verify",
         "Check the files of a results folder or store against its manifest; exit with status 1 if any differ.",
     ),
 }
-"""Function and help text of each command."""
-MODULES = {**dict.fromkeys(("figure", "claims", "report"), "reproduce"), "explore": "diagnose", "verify": "runs"}
-"""Modules of the commands that are not in a module of the same name."""
+"""Module, function and help text of each command."""
 
 app.register_install_completion_command(add_to_startup=False)
-for name, (attribute, text) in COMMANDS.items():
-    app.command(f"recombine.cli.{MODULES.get(name, name)}:{attribute}", name=name, help=text)
+for name, (function, text) in COMMANDS.items():
+    app.command(f"recombine.cli.{function}", name=name, help=text)
 
 
 @app.command(name="--version")
@@ -102,13 +98,10 @@ def version(
     *, verbose: Annotated[bool, Parameter(help="Also print devices, kernels and folders, for bug reports.")] = False
 ) -> None:
     """Print the version and exit; with --verbose, print everything needed for a bug report."""
-    for name, value in _facts() if verbose else ():
-        say(f"{name}: {value.replace(os.path.expanduser('~'), '~')}")
     if not verbose:
         say(__version__)
+        return
 
-
-def _facts() -> Iterator[tuple[str, str]]:
     import platform
     from importlib import metadata
 
@@ -119,24 +112,30 @@ def _facts() -> Iterator[tuple[str, str]]:
     from recombine.store.store import store_path
     from recombine.training import device_name
 
-    yield "recombine", f"{__version__} ({Path(__file__).parents[1]})"
-    yield "python", f"{platform.python_version()} ({sys.executable})"
-    yield "platform", platform.platform()
-    yield "environment", ", ".join(f"{name}={value}" for name, value in os.environ.items() if name.startswith(PREFIX))
     installed = {package.metadata["name"]: package.version for package in metadata.distributions()}
-    for name in LIBRARIES:
-        yield name, installed.get(name, "not installed")
     devices = [torch.device("cpu"), *(torch.device("cuda", at) for at in range(torch.cuda.device_count()))]
-    yield "devices", ", ".join(device_name(device) for device in devices)
+    facts = {
+        "recombine": f"{__version__} ({Path(__file__).parents[1]})",
+        "python": f"{platform.python_version()} ({sys.executable})",
+        "platform": platform.platform(),
+        "environment": ", ".join(
+            f"{name}={value}" for name, value in os.environ.items() if name.startswith("RECOMBINE_")
+        ),
+        **{name: installed.get(name, "not installed") for name in LIBRARIES},
+        "devices": ", ".join(device_name(device) for device in devices),
+    }
     for device in dict.fromkeys(device.type for device in devices):
-        yield f"kernels on {device}", kernels.why_not(device) or kernels.BACKENDS[device]
-    yield "store", str(store_path(None).absolute())
-    yield "cache", str(cache_folder())
+        facts[f"kernels on {device}"] = kernels.why_not(device) or kernels.BACKENDS[device]
+    facts |= {"store": str(store_path(None).absolute()), "cache": str(cache_folder())}
+    for name, value in facts.items():
+        say(f"{name}: {value.replace(os.path.expanduser('~'), '~')}")
 
 
 def main(words: list[str] | None = None) -> NoReturn:
     """Run a command and exit with status 0 or one of the codes above."""
-    prepare_streams()
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # for undecodable file names
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     words = sys.argv[1:] if words is None else words
     try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -17,7 +17,7 @@ from recombine.cli.tables import Column, write_table
 from recombine.console import console, paragraph, say
 from recombine.encodings import ENCODINGS
 from recombine.errors import InvalidValue, listed, reason_of
-from recombine.files import as_numbers, read_array, read_given, require_folder, write
+from recombine.files import read_array, read_given, require_folder, write
 from recombine.holdouts import HOLDOUTS
 from recombine.metrics.sampling import LIMIT
 from recombine.store import ModelConfig, Run, Store
@@ -26,12 +26,8 @@ from recombine.tasks import ArrayTask
 RUN = "run:"
 """Prefix of an argument that names a stored run."""
 WITH_FIELDS = "set fields with NAME:FIELD=VALUE"
-FORMS = ("categorical", "angular", "turn")
-"""Fields of `ArrayTask` that describe its factors."""
-
-
-def _described(field: str) -> str:
-    return str(ArrayTask.model_fields[field].description).replace("`", "")
+FORMS = {name: ArrayTask.model_fields[name].description for name in ("categorical", "angular", "turn")}
+"""Fields of `ArrayTask` that describe its factors, with their help texts."""
 
 
 @Parameter(name="*")
@@ -43,9 +39,9 @@ class SubjectFlags:
     """Factors and their values, e.g. x=0:27,y=0:27 (both ends included) or x=0:1:5 (five values)."""
     data: SomePath | None = None
     """File or folder of images with their factors (docs/data.md); replaces --grid, --targets and --background."""
-    categorical: Annotated[list[str] | None, Parameter(help=_described("categorical"))] = None
-    angular: Annotated[list[str] | None, Parameter(help=_described("angular"))] = None
-    turn: Annotated[float | None, Parameter(help=_described("turn"))] = None
+    categorical: Annotated[list[str] | None, Parameter(help=FORMS["categorical"])] = None
+    angular: Annotated[list[str] | None, Parameter(help=FORMS["angular"])] = None
+    turn: Annotated[float | None, Parameter(help=FORMS["turn"])] = None
     weights: Path | None = None
     """A .safetensors file with the module's weights."""
     encoding: Annotated[
@@ -64,11 +60,11 @@ class SubjectFlags:
     def subjects(self, factories: Sequence[str]) -> tuple[list[Any], dict[str, Any]]:
         """Return the named modules, runs or checkpoints, and the other arguments of `diagnose` and `explore`."""
         if not any(factory.startswith(RUN) for factory in factories):
-            self._refuse(["store"], f"left out unless a factory is {RUN}KEY")
+            self._refuse(["store"], f"omitted unless a factory is {RUN}KEY")
         trained = [factory.startswith(RUN) or Path(factory).is_dir() for factory in factories]
         if all(trained):
             own_names = [own.name for own in fields(self) if own.name != "store"]
-            self._refuse(own_names, "left out for runs and checkpoints, whose spec defines it")
+            self._refuse(own_names, "omitted for runs and checkpoints, whose spec defines it")
             return [trained_decoder(factory, self.store) for factory in factories], {}
         if any(trained):
             raise InvalidValue("factories", list(factories), f"all modules, or all {RUN}KEY or checkpoint folders")
@@ -76,32 +72,28 @@ class SubjectFlags:
         modules = [module_from(factory) for factory in factories]
         if self.weights is not None:
             if len(modules) > 1:
-                raise InvalidValue("weights", str(self.weights), "left out if there are several modules")
+                raise InvalidValue("weights", str(self.weights), "omitted if there are several modules")
             load_weights(modules[0], self.weights)
         return modules, settings
 
     def _settings(self) -> dict[str, Any]:
         if self.data is None:
-            self._refuse(FORMS, "left out without --data")
+            self._refuse(FORMS, "omitted without --data")
             if self.grid is None:
                 raise InvalidValue("grid", None, "given, e.g. x=0:27,y=0:27, unless there is --data or a stored run")
-            targets = None if self.targets is None else as_numbers(read_array(self.targets, "targets"), "targets")
+            targets = None if self.targets is None else read_array(self.targets, "targets")
             settings = {"grid": self.grid, "encode": self.encoding, "holdout": self.holdout, "targets": targets}
-            return settings | ({"background": self.background} if self.background is not None else {})
-        self._refuse(("grid", "targets", "background"), "left out with --data, which defines it")
+            return {**settings, "background": self.background}
+        self._refuse(("grid", "targets", "background"), "omitted with --data, which defines it")
         given = {name: getattr(self, name) for name in (*FORMS, "encoding") if getattr(self, name) is not None}
         task = ArrayTask(data=self.data, holdout=self.holdout or "none", allow_unseen=True, **given)
-        return {"data": task} | ({"encode": _raw} if self.encoding is None else {})
+        # raw factor values, where `ArrayTask` would use its default encoding
+        return {"data": task} | ({"encode": lambda values: values} if self.encoding is None else {})
 
-    def _refuse(self, names: Sequence[str], allowed: str) -> None:
+    def _refuse(self, names: Iterable[str], allowed: str) -> None:
         for name in names:
             if getattr(self, name) is not None:
                 raise InvalidValue(name, str(getattr(self, name)), allowed)
-
-
-def _raw(values: Any) -> Any:
-    """Return raw factor values, where `ArrayTask` would use its default encoding."""
-    return values
 
 
 def trained_decoder(factory: str, store: Path | None) -> Run | ModelConfig:
@@ -184,7 +176,14 @@ def diagnose(
 
     if out is None and (plane is not None or at):
         raise InvalidValue("out", None, "given with --plane and --at, which only affect the figure")
-    drawn, values = _plane(plane), _values_at(at or ())
+    axes = None if plane is None else [name.strip() for name in plane.split(",")]
+    values = {}
+    for text in at or ():
+        name, _, value = text.partition("=")
+        try:
+            values[name.strip()] = float(value)
+        except ValueError:
+            raise InvalidValue("at", text, "a factor and its value, e.g. shape=0") from None
     [module], inputs = subject.subjects([factory])
     if out is not None:
         require_folder(out, "out")
@@ -193,44 +192,16 @@ def diagnose(
             module, **inputs, stages=stages, memory=memory << 20, geometry=geometry, thorough=thorough, points=points,
             seed=seed,
         )  # fmt: skip
-    _print(result)
+    cells = result.summary_table()
+    write_table(console(), [Column(name, cells[name], "left" if name == "stage" else "right") for name in cells])
+    for line in result.summary_lines():
+        paragraph(line)
     if out is not None:
-        _write(out, result, drawn, values)
+        _write(out, result, axes, values)
         say(f"written to {out}")
 
 
-def _plane(text: str | None) -> tuple[str, str] | None:
-    if text is None:
-        return None
-    names = [name.strip() for name in text.split(",")]
-    if len(names) != 2:
-        raise InvalidValue("plane", text, "two factors, e.g. x,size")
-    return names[0], names[1]
-
-
-def _values_at(texts: Sequence[str]) -> dict[str, float]:
-    values = {}
-    for text in texts:
-        name, _, value = text.partition("=")
-        try:
-            values[name.strip()] = float(value)
-        except ValueError:
-            raise InvalidValue("at", text, "a factor and its value, e.g. shape=0") from None
-    return values
-
-
-def _print(result: Any) -> None:
-    """Print the summary: a table, then text."""
-    columns = [
-        Column(heading, cells, "left" if heading == "stage" else "right")
-        for heading, cells in result.summary_table().items()
-    ]
-    write_table(console(), columns)
-    for line in result.summary_lines():
-        paragraph(line)
-
-
-def _write(out: Path, result: Any, plane: tuple[str, str] | None, at: Mapping[str, float]) -> None:
+def _write(out: Path, result: Any, plane: list[str] | None, at: Mapping[str, float]) -> None:
     from recombine.diagnosis.drawing import plane_figure, profile_figure
     from recombine.reproduction.reporting import save_figure
 
@@ -270,21 +241,16 @@ def explore(
     """
     if not factories:
         raise InvalidValue("factories", None, f"given, as package.module:name, file.py:name, {RUN}KEY or a folder")
+    try:
+        shape = None if image is None else tuple(int(part) for part in image.split(","))
+    except ValueError:
+        raise InvalidValue("image", image, "rows and columns, e.g. 28,28, or 3,28,28 (channels first)") from None
     require_file(out, "out")
     decoders, settings = subject.subjects(factories)
     from recombine.page import explore as engine
 
-    page = engine(decoders, **settings, image_shape=_image(image), title=title, training=training)
+    page = engine(decoders, **settings, image_shape=shape, title=title, training=training)
     page.save(out)
     for note in page.notes:
         say(note)
     say(f"written to {out} ({len(page.html) / 1e6:.1f} MB)")
-
-
-def _image(text: str | None) -> tuple[int, ...] | None:
-    if text is None:
-        return None
-    try:
-        return tuple(int(part) for part in text.split(","))
-    except ValueError:
-        raise InvalidValue("image", text, "rows and columns, e.g. 28,28, or 3,28,28 (channels first)") from None

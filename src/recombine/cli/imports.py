@@ -1,8 +1,6 @@
 """Imports of user code: modules named by `--import MODULE`, which every command takes, or as `package.module:name`.
 
 `--remedy MODULE:CLASS` imports a remedy; only a command does so, never a file with a sweep.
-
-Any error that this code raises is reported in one line; `--traceback` shows the full traceback.
 """
 
 from __future__ import annotations
@@ -47,13 +45,10 @@ def without_imports(words: list[str]) -> list[str]:
 
 
 def import_parts(name: str) -> None:
-    """Import a module given by its name or file; it may be in the current folder.
-
-    Its folder is appended to `sys.path`, so that no file there shadows a library, and stays there because worker
-    processes also import the module by name.
-    """
+    """Import a module given by its name or file; it may be in the current folder."""
     file = Path(name if name.endswith(".py") else f"{name}.py").absolute()
     is_file = name.endswith(".py") or file.is_file()
+    # appended, so that no file there shadows a library; not removed, since worker processes import the module by name
     sys.path.append(str(file.parent))
     try:
         module = importlib.import_module(file.stem if is_file else name)

@@ -78,7 +78,7 @@ def reproduce(
     if processes is not None and processes < 1:
         raise InvalidValue("processes", processes, "at least 1")
     if scheduler is not None and processes is not None:
-        raise InvalidValue("processes", processes, "left out if there is a scheduler")
+        raise InvalidValue("processes", processes, "omitted if there is a scheduler")
     if (out / MARKER).exists() or out.absolute() == store_path(training.store).absolute():
         raise InvalidValue("out", str(out), "a folder for a report, not a directory of runs")
 
@@ -165,7 +165,7 @@ def report(
         write_file(path, verdicts.with_blocks(text, blocks).encode(), "write")
     if marker_auroc is not None:
         if findings.paper.write_markers is None:
-            raise InvalidValue("marker_auroc", str(marker_auroc), "left out, since this paper ranks no metrics")
+            raise InvalidValue("marker_auroc", str(marker_auroc), "omitted, since this paper ranks no metrics")
         findings.paper.write_markers(findings.results, findings.judgements, marker_auroc)
     if reference is not None:
         judged = {judgement.claim: judgement.verdict for judgement in findings.judgements}

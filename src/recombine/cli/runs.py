@@ -26,15 +26,10 @@ from recombine.store.names import MARKER, is_key
 if TYPE_CHECKING:
     import pandas
 
-TWO_SIDED = 1.96
-"""Half-width of a 95 % interval in standard errors."""
-DAMAGED, UNREADABLE = 1, 2
-"""Exit codes."""
+DAMAGED, UNREADABLE = 1, 2  # exit codes
 KEY_DIGITS, FEW = 10, 4
 """Number of digits shown of a key, and maximum number of keys in a message."""
 LONGEST_CELL = 40
-NEWEST = 100
-"""Number of runs listed by default."""
 TABLES = (".csv", ".parquet")
 
 app = App(name="runs", help="List, show, prune and export stored runs.", help_format="plaintext", help_flags=HELP)
@@ -51,7 +46,7 @@ Where = Annotated[
 
 @app.command(name="list")
 def list_runs(
-    *, where: Where = None, newest: Whole = NEWEST, everything: Annotated[Switch, Parameter(name="--all")] = False,
+    *, where: Where = None, newest: Whole = 100, everything: Annotated[Switch, Parameter(name="--all")] = False,
     store: StorePath = None,
 ) -> int:  # fmt: skip
     """List finished runs, oldest first, with their scores and the fields in which they differ; count unfinished ones.
@@ -156,7 +151,7 @@ def _scores(run: Run) -> dict[str, str | None]:
     texts = {name: None if v is None else f"{v:.5g}" for name, v in run.result["scores"].items()}
     if "points" not in run.result:
         return texts
-    shown = {name: text and f"{text} ± {TWO_SIDED * errors[name]:.2g}" for name, text in texts.items()}
+    shown = {name: text and f"{text} ± {1.96 * errors[name]:.2g}" for name, text in texts.items()}
     return {**shown, "points": f"{run.result['points']} drawn at random; ± is a 95 % interval"}
 
 

@@ -1,8 +1,7 @@
 """The specs of a sweep, from the flags of `recombine train` or from a TOML, YAML or JSON file with the same names.
 
-Flags are generated from the fields of specs, so none can be forgotten. Flags may be repeated: a sweep contains every
-combination of values. An encoding, hold-out, training set or decoder is written as `name:field=value`, or as a
-name with dotted flags (`--decoder cnn --decoder.width 16`). Reading a file never runs code.
+Flags are generated from the fields of specs. A sweep contains every combination of repeated flags. An encoding,
+hold-out, training set or decoder is written as `name:field=value`, or with dotted flags (`--decoder.width 16`).
 """
 
 from __future__ import annotations
@@ -48,7 +47,8 @@ PANELS = {
     )
 }  # fmt: skip
 SEEDS = "Seeds: how many (8), a range with both ends included (0..31), or a list (3,5,9). Default: 1."
-MOST_SEEDS, MOST_RUNS = 100_000, 1_000_000
+MOST_SEEDS = 100_000
+MOST_RUNS = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -102,11 +102,8 @@ def _choices(name: str) -> str:
 
 
 def _fields(registry: Registry[Any]) -> dict[str, list[str]]:
-    """Return the fields of all registered classes, each with one help text per distinct meaning.
-
-    A field of the base class is described only once, by its docstring there.
-    """
-    shared = registry.base.model_fields
+    """Return the fields of all registered classes, each with one help text per distinct meaning."""
+    shared = registry.base.model_fields  # described once, by the docstrings there
     kinds: dict[str, dict[str, list[str]]] = {}
     for kind, cls in registry.items():
         for name, info in cls.model_fields.items():
@@ -128,9 +125,6 @@ def _text(info: FieldInfo) -> str:
         text = f"{text} Choices: {listed(choices)}."
     plain = isinstance(info.default, (int, float, str, tuple)) and not isinstance(info.default, bool)
     return f"{text} Default: {typed(info.default)}.".strip() if plain and info.default != () else text
-
-
-# -- specs from flags --------------------------------------------------------------------------------------------------
 
 
 def specs_from(flags: Mapping[str, list[str]]) -> list[RunSpec]:
@@ -173,7 +167,7 @@ def _part(part: str, choice: Mapping[str, str], default: Any) -> Any:
     if not changed:
         return value
     if part in choice and (twice := value.model_fields_set & set(changed)):
-        raise InvalidValue(f"{part}.{min(twice)}", changed[min(twice)], f"left out with --{part} {choice[part]}")
+        raise InvalidValue(f"{part}.{min(twice)}", changed[min(twice)], f"omitted with --{part} {choice[part]}")
     try:
         return value.replace(**changed)
     except InvalidValue as error:
@@ -184,8 +178,14 @@ def parse_seeds(words: Iterable[str] | None) -> list[int]:
     """Return seeds: `8` means 0 … 7, `0..31` includes both ends, `3,5,9` is a list; several arguments are joined."""
     seeds: dict[int, None] = {}
     for word in words or ["1"]:
+        more: range | list[int]
         try:
-            more = _seeds(word)
+            if ".." in word:
+                first, last = (int(part) for part in word.split(".."))
+                more = range(first, last + 1)
+            else:
+                numbers = [int(part) for part in word.removesuffix(",").split(",")]
+                more = numbers if "," in word else range(numbers[0])
             if not (more and min(more) >= 0 and len(more) <= MOST_SEEDS):
                 raise ValueError
         except (ValueError, OverflowError):
@@ -193,16 +193,6 @@ def parse_seeds(words: Iterable[str] | None) -> list[int]:
             raise InvalidValue("seeds", word, allowed) from None
         seeds |= dict.fromkeys(more)
     return list(seeds)
-
-
-def _seeds(word: str) -> range | list[int]:
-    if ".." in word:
-        first, last = (int(part) for part in word.split(".."))
-        return range(first, last + 1)
-    return [int(part) for part in word.removesuffix(",").split(",")] if "," in word else range(int(word))
-
-
-# -- specs from a file -------------------------------------------------------------------------------------------------
 
 
 def _yaml(text: str) -> Any:
@@ -274,7 +264,7 @@ def _flags(table: Mapping[str, Any], settings: Iterable[str] = ()) -> dict[str, 
         if name not in names:
             raise InvalidValue("field", name, nearest(str(name), [*names, *settings]) or "a flag of 'recombine train'")
         if names[name] in flags:
-            raise InvalidValue(name, value, f"left out, since {names[name]} is the same flag")
+            raise InvalidValue(name, value, f"omitted, since {names[name]} is the same flag")
         values = value if isinstance(value, list) and names[name] != "seeds" else [value]
         if not values or not all(isinstance(part, str | int | float | list) for part in values):
             raise InvalidValue(name, value, "a string, a number, true or false, or a list of them")

@@ -15,7 +15,7 @@ from recombine.cli.options import MORE, SomePath, StorePath, Whole
 from recombine.cli.sweep import located, read_sweep, spec_flags, specs_from
 from recombine.cli.tables import Column, field_text, write_summary, write_table
 from recombine.console import console, counted, paragraph, say
-from recombine.errors import InvalidValue, StoreError, from_pydantic, listed
+from recombine.errors import InvalidValue, from_pydantic, listed
 from recombine.specs import RunSpec
 from recombine.store import Store, store_path, summarize
 from recombine.store.names import MARKER
@@ -70,12 +70,6 @@ class TrainingFlags(ExecutorFlags):
             raise located(name, from_pydantic(error, ())) from None
         return replace(settings, **{name: value for name, value in vars(self).items() if value is not None})
 
-    def default_precision(self) -> str:
-        """Return the default precision of the device; workers of a cluster have GPUs only if `device` says so."""
-        device = self.device or "auto"
-        kind = resolve_device(device).type if self.scheduler is None else "cuda" if device == "cuda" else "cpu"
-        return DEFAULT_PRECISION[kind]
-
     def train(self, specs: list[RunSpec], check: Check) -> None:
         """Train specs with a progress bar, and print a table unless there are too many runs."""
         runs = train_specs(
@@ -120,7 +114,10 @@ def train(
     if file is not None:
         grids, others = read_sweep(file, [field.name for field in fields(TrainingFlags)])
         settings = settings.over(others, file.name)
-    precision = [settings.default_precision()]
+    kind = settings.device or "auto"
+    if settings.scheduler is None:
+        kind = resolve_device(kind).type
+    precision = [DEFAULT_PRECISION["cuda" if kind == "cuda" else "cpu"]]  # "auto": assume workers without GPUs
     specs: dict[str, RunSpec] = {}
     for where, grid in grids.items():
         if flags.keys() & {"epochs", "steps"}:  # either flag replaces both in the file
@@ -148,7 +145,7 @@ train.__annotations__ = {p.name: p.annotation for p in _parameters}
 
 def _describe(specs: list[RunSpec], folder: Path, *, whole: bool) -> None:
     """Print how many runs there are, how many are in the store, and which of them train together."""
-    stored = _stored(folder)
+    stored = set(Store(folder, create=False).keys()) if (folder / MARKER).exists() else set()
     groups: dict[object, list[RunSpec]] = {}
     for spec in specs:
         groups.setdefault(program_of(spec), []).append(spec)
@@ -171,13 +168,3 @@ def _describe(specs: list[RunSpec], folder: Path, *, whole: bool) -> None:
     to_train = sum(len(rest) for rest in missing)
     groups_text = f"{counted(len(groups), 'group')} that train together ({shapes})"
     say(f"{counted(len(specs), 'run')} in {groups_text}: {len(specs) - to_train} in {folder}, {to_train} to train")
-
-
-def _stored(folder: Path) -> set[str]:
-    """Return the keys of the finished runs in a store; empty if it does not exist yet."""
-    try:
-        return set(Store(folder, create=False).keys())
-    except StoreError:
-        if (folder / MARKER).exists():
-            raise
-        return set()

@@ -33,21 +33,11 @@ from torch import Tensor
 from recombine.data.readers import csv_of, from_arrays, from_csv, image_paths, read_labels
 from recombine.data.sources import MOST_FACTORS, Source, check_images, check_names, column_of, rows_per_block
 from recombine.errors import InvalidValue, RecombineError
-from recombine.files import (
-    cache_folder,
-    one_line_errors,
-    open_regular,
-    parsed_json,
-    read,
-    remove_abandoned,
-    write,
-    write_parts,
-)
+from recombine.files import cache_folder, one_line_errors, open_regular, parsed_json, read, remove_abandoned, write
 from recombine.keys import DIGEST_LENGTH, canonical_json, json_digest
 
 SAMPLED = 2048
 """Number of images from which the mean is estimated."""
-BYTE = 255.0
 READERS = {
     **dict.fromkeys((".npz", ".h5", ".hdf5", ".hdf"), from_arrays), ".csv": from_csv, ".tsv": from_csv,
 }  # fmt: skip
@@ -56,8 +46,7 @@ IDENTITY = re.compile(rf"[0-9a-f]{{{DIGEST_LENGTH}}}")
 SUFFIX = ".pixels"
 IN_MEMORY = 2**26
 """Compressed images up to this size, in bytes, are kept in memory instead of being unpacked to a file."""
-SPARE = 2**28
-"""Bytes to leave free on the disk."""
+SPARE_BYTES = 2**28
 NOTABLE = 2**26
 """Size in bytes from which reading is slow enough to be announced."""
 
@@ -83,12 +72,9 @@ class Pixels:
 
 
 class FilePixels(Pixels):
-    """Uncompressed images in a file, from an offset on, read by row.
+    """Uncompressed images in a file, from an offset on, read by row."""
 
-    A memory map is avoided because neighbouring pages (with large pages, the whole file) would count as the process's
-    memory, and because truncating a file while it is mapped kills the process.
-    """
-
+    # not a memory map: its pages would count as the process's memory, and truncating a mapped file kills the process
     def __init__(self, path: Path, offset: int, shape: tuple[int, ...], dtype: np.dtype) -> None:
         self.path, self.offset, self.shape, self.dtype = path, offset, shape, dtype
         self.row_bytes = int(np.prod(shape[1:], dtype=np.int64)) * dtype.itemsize
@@ -141,7 +127,7 @@ class LabelledImages:
         stored = torch.from_numpy(self.pixels.take(rows))
         images = stored.float()
         if stored.dtype == torch.uint8 and self.largest > 1:
-            images /= BYTE
+            images /= 255
         if images.ndim == 4:
             images = images.movedim(-1, 1) if images.shape[-1] > 1 else images[..., 0]
         return images.contiguous()
@@ -160,14 +146,14 @@ class LabelledImages:
 class Identity:
     """A digest of images, updated block by block, and their largest value."""
 
-    def __init__(self, source: Source) -> None:
-        self._field, self._rows, self.largest = source.images_field, 0, 0.0
-        columns = {
+    def __init__(self, shape: tuple[int, ...], dtype: np.dtype, columns: Mapping[str, np.ndarray], field: str) -> None:
+        self._field, self._rows, self.largest = field, 0, 0.0
+        values = {
             name: column.tolist() if column.dtype.kind == "U" else hashlib.sha256(column.tobytes()).hexdigest()
-            for name, column in source.columns.items()
+            for name, column in columns.items()
         }
-        shape = source.shape[:-1] if len(source.shape) == 4 and source.shape[3] == 1 else source.shape
-        header = {"shape": list(shape), "kind": source.dtype.name, "columns": list(columns.items())}
+        sides = shape[:-1] if len(shape) == 4 and shape[3] == 1 else shape
+        header = {"shape": list(sides), "kind": dtype.name, "columns": list(values.items())}
         self._digest = hashlib.sha256(canonical_json(header).encode())
 
     def fed(self, blocks: Iterator[np.ndarray]) -> Iterator[np.ndarray]:
@@ -245,9 +231,8 @@ def with_factors(images: Any, factors: Mapping[str, Any]) -> LabelledImages:
         raise InvalidValue("factors", factors, 'values by name, such as {"x": [0, 1, …], "shape": ["heart", …]}')
     check_names("factors", factors)
     columns = {name: column_of(f"factors.{name}", values, len(array)) for name, values in factors.items()}
-    pixels = Pixels(array)
-    identity = Identity(Source(array.shape, array.dtype, columns, pixels.blocks, images_field="images"))
-    for _ in identity.fed(pixels.blocks()):
+    identity = Identity(array.shape, array.dtype, columns, "images")
+    for _ in identity.fed(Pixels(array).blocks()):
         pass
     return received(array, columns, identity.digest, identity.largest, "factors")
 
@@ -260,9 +245,6 @@ def received(
     if opened is None:
         opened = _OPEN[digest] = LabelledImages(Pixels(array), columns, digest, largest, None, field)
     return opened
-
-
-# -- the cache ---------------------------------------------------------------------------------------------------------
 
 
 def folder() -> Path:
@@ -300,58 +282,49 @@ def _keep(name: str, record: dict[str, Any]) -> None:
 
 
 def _pixels_of(source: Source, seen: str) -> tuple[Pixels, str, float]:
-    """Return a file's images with their identity and largest value."""
+    """Return a file's images with their identity and largest value, reading all images unless both are known."""
     record = _record(seen)
+    identity = Identity(source.shape, source.dtype, source.columns, source.images_field)
     digest, largest = record.get("digest"), record.get("largest")
-    if isinstance(digest, str) and digest.isalnum() and isinstance(largest, int | float):
-        pixels = _available(source, digest)
-        if pixels is not None:
-            return pixels, digest, float(largest)
-    identity = Identity(source)
-    pixels = _read(source, identity)
+    is_known = isinstance(digest, str) and digest.isalnum() and isinstance(largest, int | float)
+    known = (str(digest), float(largest or 0)) if is_known else None
+    pixels: Pixels
+    if source.offset is not None:
+        pixels = FilePixels(source.path, source.offset, source.shape, source.dtype)
+        if known is not None:
+            return pixels, *known
+        _say(source, f"reading {source.path} once to compute its digest")
+        for _ in identity.fed(pixels.blocks()):
+            pass
+    elif source.nbytes <= IN_MEMORY:
+        pixels = Pixels(np.concatenate(list(identity.fed(source.blocks()))))
+    else:
+        unpacked = folder() / f"{digest}{SUFFIX}"
+        with suppress(OSError):
+            if known is not None and unpacked.stat().st_size == source.nbytes:
+                return FilePixels(unpacked, 0, source.shape, source.dtype), *known
+        pixels = _unpacked(source, identity)
     _keep(seen, {"digest": identity.digest, "largest": identity.largest})
     return pixels, identity.digest, identity.largest
 
 
-def _available(source: Source, digest: str) -> Pixels | None:
-    """Return images with a known identity, if they can be read by row."""
-    assert source.path is not None
-    if source.offset is not None:
-        return FilePixels(source.path, source.offset, source.shape, source.dtype)
-    unpacked = folder() / f"{digest}{SUFFIX}"
-    with suppress(OSError):
-        if unpacked.stat().st_size == source.nbytes and source.nbytes > IN_MEMORY:
-            return FilePixels(unpacked, 0, source.shape, source.dtype)
-    return None
-
-
-def _read(source: Source, identity: Identity) -> Pixels:
-    """Read all images for the first time, unpacking them if they are compressed."""
-    assert source.path is not None
-    if source.offset is not None:
-        _say(source, f"reading {source.path} once to compute its digest")
-        pixels = FilePixels(source.path, source.offset, source.shape, source.dtype)
-        for _ in identity.fed(pixels.blocks()):
-            pass
-        return pixels
-    if source.nbytes <= IN_MEMORY:
-        return Pixels(np.concatenate(list(identity.fed(source.blocks()))))
+def _unpacked(source: Source, identity: Identity) -> Pixels:
+    """Unpack compressed images into the cache."""
     with one_line_errors(folder(), "data"):
         folder().mkdir(mode=0o700, parents=True, exist_ok=True)
     remove_abandoned(folder(), lambda name: name.endswith(SUFFIX))
     free = shutil.disk_usage(folder()).free
-    if source.nbytes + SPARE > free:
+    if source.nbytes + SPARE_BYTES > free:
         sizes = f"{source.nbytes / 2**30:.1f} GiB of images, {free / 2**30:.1f} free in {folder()}"
         raise InvalidValue("data", str(source.path), f"small enough for the disk ({sizes}; see RECOMBINE_CACHE)")
     _say(source, f"unpacking {source.path} into {folder()}, only once")
     arriving = folder() / f"{_seen_as([source.path])}{SUFFIX}"
-    write_parts(arriving, (block.data for block in identity.fed(source.blocks())), "data")
+    write(arriving, (block.data for block in identity.fed(source.blocks())), "data")
     unpacked = folder() / f"{identity.digest}{SUFFIX}"
     os.replace(arriving, unpacked)
     return FilePixels(unpacked, 0, source.shape, source.dtype)
 
 
 def _say(source: Source, line: str) -> None:
-    """Announce a slow step on standard error."""
     if source.nbytes >= NOTABLE and sys.stderr is not None:
         print(f"data: {line} ({source.nbytes / 1e9:.1f} GB)", file=sys.stderr, flush=True)

@@ -1,7 +1,7 @@
 """Readers of `.npz` and HDF5 files in the layouts of dSprites, 3D Shapes and MPI3D, and of image folders with a CSV.
 
-docs/data.md describes the layouts. Nothing is unpickled (dSprites' `metadata` is never read), no links to other files
-are followed, and sizes are checked against each other before reading, so that a small file cannot fill the memory.
+Nothing is unpickled, no links to other files are followed, and sizes are checked before reading, so that a small file
+cannot fill the memory. docs/data.md describes the layouts.
 """
 
 from __future__ import annotations
@@ -54,7 +54,6 @@ LARGEST_IN_MEMORY = 2**30
 """Maximum size of the labels in bytes."""
 LARGEST_CHUNK = 2**28
 """Maximum size of an HDF5 chunk in bytes, since a chunk is unpacked as a whole."""
-OPAQUE = 255
 MODES = {**dict.fromkeys(("1", "L", "LA"), "L"), **dict.fromkeys(("RGB", "P", "RGBA", "PA"), "RGB")}
 """Supported Pillow modes, and the mode to which each is converted."""
 FILE_COLUMNS = ("file", "filename", "file_name", "image", "path")
@@ -144,7 +143,6 @@ class NpzFile:
 
 
 def _header(stream: IO[bytes]) -> Described:
-    """Read the header of an array from a stream."""
     readers = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
     version = npy.read_magic(stream)
     if version not in readers:
@@ -208,7 +206,6 @@ Container = NpzFile | Hdf5File
 
 
 def _load(file: Container, key: str) -> np.ndarray:
-    """Read an array of labels or names."""
     described = file.describe(key)
     if described.nbytes > LARGEST_IN_MEMORY:
         raise InvalidValue(f"data.{key}", described.shape, f"at most {LARGEST_IN_MEMORY} bytes of labels")
@@ -278,9 +275,6 @@ def _names(file: Container, key: str, count: int) -> list[str]:
     return names
 
 
-# -- folders of images with a CSV --------------------------------------------------------------------------------------
-
-
 def csv_of(folder: Path) -> Path:
     """Return the only CSV file in a folder."""
     names = sorted(name for name in os.listdir(folder) if name.lower().endswith((".csv", ".tsv")))
@@ -334,7 +328,7 @@ def _decoded(path: Path, row: int) -> np.ndarray:
                 raise ValueError(f"{image.size[0]} × {image.size[1]} pixels, {LARGEST_SIDE} at most")
             if image.mode not in MODES:
                 raise ValueError(f"pixel mode {image.mode}, not 8-bit grey or colour")
-            if image.has_transparency_data and image.convert("RGBA").getchannel("A").getextrema()[0] != OPAQUE:
+            if image.has_transparency_data and image.convert("RGBA").getchannel("A").getextrema()[0] != 255:
                 raise ValueError("it is transparent")
             return np.asarray(image.convert(MODES[image.mode]))
     except Exception as error:  # a decoder may raise anything on corrupt files
@@ -342,10 +336,7 @@ def _decoded(path: Path, row: int) -> np.ndarray:
 
 
 def read_labels(path: Path) -> tuple[list[str], dict[str, np.ndarray]]:
-    """Return the file names and factor columns in a CSV, as written by any spreadsheet.
-
-    UTF-8 or UTF-16; separated by commas, semicolons, tabs or bars; decimal commas are read unless commas separate.
-    """
+    """Return the file names and factor columns in a CSV, in any encoding and dialect that spreadsheets write."""
     content = read_given(path, "data")
     wide = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
     try:

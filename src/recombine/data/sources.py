@@ -21,8 +21,7 @@ BLOCK = 2**24
 CHANNELS = (1, 3)
 LARGEST_SIDE = 4096
 MOST_FACTORS = 64
-KINDS = ("uint8", "bool", "float16", "float32", "float64")
-"""Supported pixel types."""
+PIXEL_TYPES = ("uint8", "bool", "float16", "float32", "float64")
 EVEN = 1e-4
 """Tolerance for even spacing, relative to the spacing: labels are often stored in single precision."""
 ROUNDING = 1e-9
@@ -33,14 +32,14 @@ WRITTEN = 1e-5
 
 @dataclass(frozen=True)
 class Source:
-    """Images and factors from a file or from arrays; the images have not been read yet."""
+    """Images and factors in a file; the images have not been read yet."""
 
     shape: tuple[int, ...]
     dtype: np.dtype
     columns: dict[str, np.ndarray]
     blocks: Callable[[], Iterator[np.ndarray]]
     """Yields all images in order, in blocks."""
-    path: Path | None = None
+    path: Path
     offset: int | None = None
     """Byte offset of the images in the file if they are uncompressed."""
     images_field: str = "data.images"
@@ -60,7 +59,7 @@ def check_images(name: str, shape: tuple[int, ...], dtype: np.dtype) -> None:
         raise InvalidValue(name, shape, "an array with one (grey) or three (RGB) channels, channels last")
     if not 1 <= shape[0] <= LARGEST_GRID or not all(1 <= side <= LARGEST_SIDE for side in shape[1:3]):
         raise InvalidValue(name, shape, f"1 to {LARGEST_GRID} images of 1 to {LARGEST_SIDE} rows and columns")
-    if dtype.name not in KINDS or not dtype.isnative:
+    if dtype.name not in PIXEL_TYPES or not dtype.isnative:
         allowed = "uint8, bool or floats from 0 to 1, in native byte order"
         raise InvalidValue(name, "Python objects" if dtype.hasobject else dtype.str, allowed)
 
@@ -117,15 +116,7 @@ def check_names(field: str, names: Iterable[str]) -> None:
 
 
 def factor_of(name: str, column: np.ndarray, form: Form = "number", turn: float = TURN, field: str = "data") -> Levels:
-    """Return the factor that a column describes, with its values.
-
-    >>> factor_of("size", np.array([0.5, 1.0, 0.5])).factor
-    Factor(name='size', low=0.5, high=1.0, count=2, form='number', given=None, period=None)
-    >>> factor_of("hue", np.array([0.0, 0.1, 0.5]), "angle", turn=1.0).factor.given
-    (0.0, 0.1, 0.5)
-    >>> factor_of("shape", np.array(["square", "heart"])).values
-    ('heart', 'square')
-    """
+    """Return the factor that a column describes, with its values."""
     is_text = column.dtype.kind == "U"
     if is_text and form == "angle":
         raise InvalidValue(f"{field}.{name}", str(column[0]), "numbers, since the factor is an angle")
@@ -137,20 +128,17 @@ def factor_of(name: str, column: np.ndarray, form: Form = "number", turn: float 
     if count > 1 and gaps.min() <= ROUNDING * (values[-1] - values[0]):
         near = values[int(gaps.argmin()) :][:2].tolist()
         raise InvalidValue(f"{field}.{name}", near, "values that differ by more than rounding, or a categorical factor")
-    period = _period(f"{field}.{name}", values, turn) if form == "angle" else None
+    span = float(values[-1] - values[0])
+    period: float | None = None
+    if form == "angle":
+        if span > turn * (1 + WRITTEN):
+            raise InvalidValue(f"{field}.{name}", [levels[0], levels[-1]], f"angles within one turn ({turn:g})")
+        period = span if abs(span - turn) <= WRITTEN * turn else turn  # their span, so that both ends coincide
     even = np.linspace(values[0], values[-1], count)
-    spacing = (values[-1] - values[0]) / max(1, count - 1)
+    spacing = span / max(1, count - 1)
     if bool((np.abs(values - even) <= EVEN * spacing).all()):
         return Levels(Factor(name, levels[0], levels[-1], count, form, None, period), levels, positions)
     return Levels(Factor.of(name, levels, form, period), levels, positions)
-
-
-def _period(field: str, values: np.ndarray, turn: float) -> float:
-    """Return the full turn; if the values span one up to rounding, return their span, so that both ends coincide."""
-    span = float(values[-1] - values[0])
-    if span > turn * (1 + WRITTEN):
-        raise InvalidValue(field, [float(values[0]), float(values[-1])], f"angles within one turn ({turn:g})")
-    return span if abs(span - turn) <= WRITTEN * turn else turn
 
 
 def arranged(columns: Mapping[str, np.ndarray], forms: Mapping[str, Form], turn: float, field: str) -> Arrangement:

@@ -3,5 +3,3 @@
 from recombine.diagnosis.callbacks import DiagnosisCallback
 from recombine.diagnosis.diagnosing import diagnose
 from recombine.diagnosis.result import Diagnosis
-
-__all__ = ["Diagnosis", "DiagnosisCallback", "diagnose"]

@@ -1,8 +1,4 @@
-"""A callback that diagnoses a module at regular intervals during the user's training.
-
-The module is restored exactly (flags, hooks, gradients, buffers and random state), so training gives bit-identical
-results with and without the callback. Only the logged metrics are computed.
-"""
+"""A callback that diagnoses a module at regular intervals during the user's training, and restores it exactly."""
 
 from __future__ import annotations
 
@@ -30,7 +26,6 @@ if TYPE_CHECKING:
 
 LIGHTNING = ("lightning.pytorch", "pytorch_lightning")
 """The two package names of Lightning; a trainer from one does not accept callbacks from the other."""
-Log = Callable[[dict[str, float], int], object]
 USUAL = (
     "id_error", "ood_error", "ood_over_mean", "factorization_mean", "partial_factorization", "log_volume_std",
 )  # fmt: skip
@@ -41,6 +36,8 @@ CASES = ("stage", "kernel", "prediction")
 
 class DiagnosisCallback:
     """Measures a module during training, records the metrics and logs them.
+
+    The module is restored exactly, so training gives bit-identical results with and without the callback.
 
     Parameters
     ----------
@@ -86,7 +83,7 @@ class DiagnosisCallback:
 
     def __init__(
         self, grid: FactorGrid | str | None = None, *, every: int = 1, metrics: Sequence[str] | None = None,
-        log: Log | None = None, prefix: str = "diagnosis/", **settings: Any,
+        log: Callable[[dict[str, float], int], object] | None = None, prefix: str = "diagnosis/", **settings: Any,
     ) -> None:  # fmt: skip
         if every < 1:
             raise InvalidValue("every", every, "at least 1")
@@ -100,7 +97,9 @@ class DiagnosisCallback:
         """The step and the requested variables of every measurement."""
 
     def __call__(self, module: nn.Module, step: int | None = None) -> dict[str, float] | None:
-        """Measure the module if the step is a multiple of `every`.
+        """Measure the module if the step is a multiple of `every`, and return the metrics by name.
+
+        Return None between measurements and, in distributed training, on all ranks but 0.
 
         Parameters
         ----------
@@ -108,11 +107,6 @@ class DiagnosisCallback:
             The module; `torch.compile`, `DistributedDataParallel` and `DataParallel` are unwrapped.
         step
             The step or epoch. Default: the number of previous calls.
-
-        Returns
-        -------
-        dict of float or None
-            The metrics by name; None between measurements, and in distributed training on all ranks but 0.
         """
         step = self.calls if step is None else step
         self.calls += 1
@@ -133,7 +127,6 @@ class DiagnosisCallback:
         return numbers
 
     def _numbers(self, result: Diagnosis) -> dict[str, float]:
-        """The numbers by name, in the order in which the metrics were requested."""
         return {name: value for own in self.names if own in result for name, value in _cases(own, result[own])}
 
     @property
@@ -155,7 +148,7 @@ class DiagnosisCallback:
                              combine_attrs="override")  # fmt: skip
 
     def lightning(self, module: str | None = None, *, each: Literal["epoch", "step"] = "epoch") -> Any:
-        """Return this callback as one for Lightning's `Trainer(callbacks=[…])`; Lightning must be installed.
+        """Return a callback for Lightning's `Trainer(callbacks=[…])`, which logs with `LightningModule.log_dict`.
 
         Parameters
         ----------
@@ -163,11 +156,6 @@ class DiagnosisCallback:
             Path of the submodule that maps codes to outputs, e.g. `decoder`. Default: the LightningModule itself.
         each
             Whether `every` counts epochs or optimizer steps.
-
-        Returns
-        -------
-        lightning.pytorch.Callback
-            A callback that logs with `LightningModule.log_dict`, and also with `log` if that is given.
         """
         if each not in ("epoch", "step"):
             raise InvalidValue("each", each, "epoch or step")

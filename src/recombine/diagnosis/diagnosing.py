@@ -160,9 +160,6 @@ def diagnose(
     return _dataset(subject, plan, profile, scores, computed, notes)
 
 
-# -- selection ---------------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class Selection:
     """The names of the stage metrics to compute, and whether to compute kernel and superposition scores."""
@@ -189,11 +186,7 @@ def selected(names: Sequence[str] | None, thorough: bool | Collection[str]) -> S
 
 
 def _needs(names: Sequence[str]) -> set[Need]:
-    """Return everything that at least one of these stage metrics needs."""
     return {need for name in names for need in STAGE_METRICS[name].needs}
-
-
-# -- measurements on one part of the grid ------------------------------------------------------------------------------
 
 
 def _geometry(setting: str, runner: Runner, parts: Sequence[Part], selection: Selection) -> Geometry:
@@ -222,7 +215,7 @@ def _measured(
 ) -> tuple[StageProfile, dict[str, Any]]:
     """Return the stage metrics and the output scores on one part of the grid."""
     subject, points = runner.subject, runner.values(part.grid.points)
-    targets = subject.target_rows(part.indices)
+    targets = None if subject.targets is None else subject.target_rows(part.indices)
     names, neighbours = part.metrics(selection.stage_metrics), None
     needs = _needs(names)
     by_differences = Need.DIFFERENCES in needs or (Need.METRIC in needs and exact is None)
@@ -303,13 +296,9 @@ def _superposition(
 
 
 def _shaped(targets: Tensor, outputs: Tensor) -> Tensor:
-    """Return the targets in the shape of the outputs."""
     if targets.numel() != outputs.numel():
         raise InvalidValue("targets", tuple(targets.shape), f"{outputs.shape[1]} numbers per grid point")
     return targets.to(outputs).reshape(outputs.shape)
-
-
-# -- all parts together ------------------------------------------------------------------------------------------------
 
 
 def _averaged_scores(scores: Sequence[dict[str, Any]]) -> dict[str, Any]:
@@ -327,21 +316,15 @@ def _sampled_errors(runner: Runner, plan: Plan) -> dict[str, Any]:
     subject, drawn = runner.subject, plan.points
     if subject.targets is None or drawn is None:
         return {}
-
-    def target_rows(indices: Tensor) -> Tensor:
-        rows = subject.target_rows(indices)
-        assert rows is not None
-        return rows.cpu().double().flatten(1)
-
     # targets are read twice, for their mean and for the errors, so that few of them are in memory at a time
     is_held_out = subject.held_out[drawn]
     kept = drawn[~is_held_out]
-    sums = (target_rows(indices).sum(dim=0) for indices in chunks(kept, ROWS_AT_ONCE))
+    sums = (subject.target_rows(indices).cpu().double().flatten(1).sum(dim=0) for indices in chunks(kept, ROWS_AT_ONCE))
     mean = reduce(torch.add, sums) / len(kept)
     errors, constants = [], []
     for indices in chunks(drawn, ROWS_AT_ONCE):
         codes = runner.stages.encode(runner.values(subject.grid.rows(indices)))
-        outputs, truth = runner.outputs(codes).cpu().double(), target_rows(indices)
+        outputs, truth = runner.outputs(codes).cpu().double(), subject.target_rows(indices).cpu().double().flatten(1)
         errors.append(squared_error(outputs, _shaped(truth, outputs)))
         constants.append(squared_error(mean.expand_as(truth), truth))
     error, constant = torch.cat(errors), torch.cat(constants)

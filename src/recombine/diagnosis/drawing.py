@@ -18,18 +18,16 @@ from recombine.metrics.sampling import SAMPLED
 from recombine.metrics.stages import metric_method
 from recombine.panels import extent_of, outline, styled
 
-LONGEST = 26
-"""Maximum length of a stage's label."""
+LONGEST_LABEL = 26
 LOWEST = -1.0
 """Lowest value drawn: R² on held-out points has no lower bound; no other metric is negative."""
 CHARACTERS = 10
 """Characters per inch of a title; notes, in smaller type, have 1.5 times as many."""
 VOLUME = "volume"
-"""The column drawn on a logarithmic scale."""
 NEAR = 1e-6
 """Tolerance when matching a factor value, relative to the factor's range."""
-SHOWN = 12
-"""Maximum number of values listed in a message."""
+LISTED = 12
+"""Maximum number of values in a message."""
 TICKS = 6
 """Maximum number of ticks on an axis whose values are not evenly spaced."""
 
@@ -140,7 +138,7 @@ def stage_labels(stages: list[str]) -> tuple[list[str], str]:
     shared = takewhile(lambda level: len(set(level)) == 1, zip(*levels, strict=False)) if len(inner) > 1 else ()
     prefix = "".join(f"{level[0]}." for level in shared)
     short = [stage.removeprefix(prefix) for stage in stages]
-    cut = [label if len(label) <= LONGEST else f"{label[:9]}…{label[10 - LONGEST :]}" for label in short]
+    cut = [label if len(label) <= LONGEST_LABEL else f"{label[:9]}…{label[10 - LONGEST_LABEL :]}" for label in short]
     return (cut if len(set(cut)) == len(set(stages)) else short), prefix
 
 
@@ -184,7 +182,7 @@ def plane_through(
         own = values[name]
         distance = np.abs(own - value)
         if not (distance.min() <= NEAR * max(float(np.ptp(own)), NEAR) or SAMPLED in result.attrs):
-            some = listed([f"{own_value:g}" for own_value in own[:SHOWN]]) + (", …" if len(own) > SHOWN else "")
+            some = listed([f"{own_value:g}" for own_value in own[:LISTED]]) + (", …" if len(own) > LISTED else "")
             raise InvalidValue(f"at.{name}", value, f"one of its values: {some}")
         fixed[name] = float(own[distance.argmin()])
     return names, fixed, [name for name in others if name not in fixed]

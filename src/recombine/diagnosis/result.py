@@ -82,7 +82,7 @@ class Diagnosis(xarray.Dataset):
     def draw(
         self, plane: Sequence[str] | None = None, at: Mapping[str, float] | None = None, column: str = "volume"
     ) -> Any:
-        """Draw a map of every stage over a plane through the grid.
+        """Return a matplotlib figure with a map of every stage over a plane through the grid.
 
         Parameters
         ----------
@@ -92,11 +92,6 @@ class Diagnosis(xarray.Dataset):
             Values of other factors, such as `{"shape": 0}`; factors without one are averaged over.
         column
             A variable with one value per stage and grid point; `volume` is drawn on a logarithmic scale.
-
-        Returns
-        -------
-        matplotlib.figure.Figure
-            One panel per stage.
         """
         from recombine.diagnosis.drawing import plane_figure
 
@@ -131,8 +126,7 @@ class Diagnosis(xarray.Dataset):
 
     @property
     def advice(self) -> list[str]:
-        """Remedies that made networks compose on the paper's task; empty unless this module fits its training targets
-        but fails to compose."""
+        """Remedies that made networks compose on the paper's task, if this module fits but does not compose."""
         remedies, (kept, held_out) = self.marker_auroc.get("advice", []), self._errors_over_mean
         if not remedies or not kept < FAILING <= held_out:
             return []
@@ -187,14 +181,12 @@ class Diagnosis(xarray.Dataset):
         return [*lines, *self.advice, *(f"note: {note}" for note in self.notes)]
 
     def _cells(self, name: str, form: str, error_form: str, averaged: Sequence[Any] = ()) -> list[str]:
-        """Return a variable's values as strings, with half-widths of their 95 % intervals if the grid was sampled.
-
-        For a mean over factors, the mean half-width is shown, which is an upper bound.
-        """
+        """Return a variable's values as strings, with half-widths of their 95 % intervals if the grid was sampled."""
         texts = ["–" if np.isnan(own) else f"{own:{form}}" for own in np.atleast_1d(self[name].mean(averaged).values)]
         if f"{name}{SUFFIX}" not in self:
             return texts
         standard = self[f"{name}{SUFFIX}"]
+        # for a mean over factors, the mean half-width is an upper bound
         widths = np.atleast_1d(standard.mean(averaged).values) * standard.attrs["quantile"]
         both = zip(texts, widths, strict=True)
         return [text if np.isnan(width) else f"{text} ± {width:{error_form}}" for text, width in both]
@@ -213,10 +205,9 @@ class Diagnosis(xarray.Dataset):
 def packaged() -> dict[str, Any]:
     """Return the AUROCs and advice of an installed paper, written by `recombine report FOLDER --marker-auroc FILE`.
 
-    `numbers` holds, for each variable (with its case, e.g. `superposition memorised`), the `auroc` with the `low` and
-    `high` ends of its 95 % interval, whether composing networks have `higher` values, and the `position` where the
-    difference is clearest; `fall` is true if the decrease from the first hidden stage to the output is used.
-    `networks` describes the networks they come from, and `advice` lists remedies.
+    `numbers` has, for each variable (with its case, e.g. `superposition memorised`), the `auroc`, the ends of its 95 %
+    interval (`low`, `high`), whether composing networks have `higher` values, the `position` where the difference is
+    clearest, and whether the decrease along the stages is used (`fall`); `networks` describes the networks.
     """
     for entry in entry_points(group=PAPERS):
         module = find_spec(entry.module)  # imports only the parent package, not the paper

@@ -1,9 +1,8 @@
 """Running a user's module: restoring its state afterwards, batching examples as it allows, checking its derivatives.
 
-A few examples are run twice as a batch and once one by one. A module that draws random numbers in evaluation mode is
-run one example at a time with the same random numbers for every example, which makes it deterministic. A module whose
-outputs depend on other examples in the batch (batch statistics, a softmax over the batch) is run one example at a time;
-if it does not accept a single example, the whole grid is run as one batch.
+A module that draws random numbers in evaluation mode is run one example at a time, with the same random numbers for
+every example. A module whose outputs depend on other examples in the batch (batch statistics, a softmax over the batch)
+is also run one example at a time; if it does not accept a single example, the whole grid is run as one batch.
 
 Exact derivatives are used for all stages of a result or for none, so that stages can be compared. They are not used if
 torch has none, if a stage varies over the grid while its exact metric is 0 (`detach`, numpy, inference mode, integers),
@@ -57,8 +56,7 @@ from recombine.metrics.stages import (
 )
 from recombine.training.devices import arithmetic
 
-SHARDED = ("DTensor", "FlatParameter")
-"""Types of parameters sharded over processes."""
+SHARDED_TYPES = ("DTensor", "FlatParameter")
 ROWS_AT_ONCE = 64
 """Batch size where the memory per row is unknown."""
 SEED = 0
@@ -73,9 +71,6 @@ ROUNDING = 0.05
 """Largest relative rounding error at which a shorter step is still informative."""
 UNCHECKED = "derivatives were not checked against finite differences: the module does not run between grid points"
 MIXED = "outputs depend on other examples in the batch"
-
-
-# -- the module, restored afterwards -----------------------------------------------------------------------------------
 
 
 def uncompiled(module: nn.Module) -> nn.Module:
@@ -100,7 +95,7 @@ def refuse_unfinished(module: nn.Module) -> None:
             required = "a module whose lazy layers are initialized: run it once on one of your inputs"
             raise InvalidValue("module", f"{type(part).__name__} {name}".strip(), required)
     for name, weight in module.named_parameters():
-        if type(weight).__name__ in SHARDED:
+        if type(weight).__name__ in SHARDED_TYPES:
             raise InvalidValue("module", name, "a module with all its weights in this process, not sharded (FSDP)")
 
 
@@ -204,9 +199,6 @@ def _differentiable(module: nn.Module) -> Iterator[None]:
     finally:
         torch.backends.mha.set_fastpath_enabled(fast)
         torch.backends.mkldnn.enabled = onednn
-
-
-# -- batches -----------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -333,9 +325,6 @@ def _difference(before: dict[str, Tensor], after: dict[str, Tensor], tolerance: 
     return None
 
 
-# -- derivatives -------------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class Geometry:
     """Exact metric tensors by stage for each part of the grid, or None with the reason for finite differences."""
@@ -347,7 +336,10 @@ class Geometry:
 
 def exact_geometry(runner: Runner, parts: Sequence[Tensor]) -> Geometry:
     """Return the exact metric tensors of all stages on each part of the grid, or why they cannot be trusted."""
-    values = _off_grid(runner)
+    factors = runner.subject.grid.factors
+    low, high = torch.tensor([(factor.low, factor.high) for factor in factors], dtype=torch.float64).unbind(1)
+    shares = torch.tensor([[row[k % len(row)] for k in range(len(factors))] for row in CHECKED])
+    values = runner.values(low + (high - low) * shares)
     notes = (UNCHECKED,) if _tried(runner.reader, values) is None else ()  # an encoding may accept grid points only
     try:
         if not notes and (reason := _wrong_derivative(runner, values)):
@@ -370,14 +362,6 @@ def exact_geometry(runner: Runner, parts: Sequence[Tensor]) -> Geometry:
             if name in zero and not _constant(stage):
                 return Geometry(None, f"since the derivative is lost at {name}")
     return Geometry(tensors, notes=notes)
-
-
-def _off_grid(runner: Runner) -> Tensor:
-    """Return the points off the grid at which derivatives are checked."""
-    factors = runner.subject.grid.factors
-    low, high = torch.tensor([(factor.low, factor.high) for factor in factors], dtype=torch.float64).unbind(1)
-    shares = torch.tensor([[row[k % len(row)] for k in range(len(factors))] for row in CHECKED])
-    return runner.values(low + (high - low) * shares)
 
 
 def _wrong_derivative(runner: Runner, values: Tensor) -> str | None:

@@ -24,7 +24,6 @@ from recombine.errors import InvalidValue, listed, reason_of
 from recombine.metrics.stages import INPUT, Encode, Reader, Tap, flat, sampled, tapped
 
 OUTPUT = "output"
-"""Name of the stage that is the module's output."""
 MODULE_OUTPUT = ".output"
 """Key of the module's output among the layouts; no submodule can have this path."""
 NESTING = 6
@@ -38,9 +37,6 @@ ROWS = (2, 3, 5)
 MEASURABLE = "submodules that run and return floating-point values with one row per input row"
 
 Forward = Callable[[Tensor], object]
-
-
-# -- reading -----------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -146,9 +142,6 @@ def tensors_in(returned: object) -> list[Tensor]:
                 yield from found(inner, depth - 1)
 
     return list(found(returned, NESTING))
-
-
-# -- choosing ----------------------------------------------------------------------------------------------------------
 
 
 def module_stages(
@@ -261,9 +254,6 @@ def _note_about(what: str, names: set[str]) -> list[str]:
     ordered = sorted(names, key=lambda name: [(not level.isdigit(), level.zfill(9)) for level in name.split(".")])
     more = f" and {len(ordered) - NAMED} more" if len(ordered) > NAMED else ""
     return [f"{what}: {listed(ordered[:NAMED])}{more}"]
-
-
-# -- tracing -----------------------------------------------------------------------------------------------------------
 
 
 @dataclass

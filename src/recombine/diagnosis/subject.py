@@ -61,7 +61,15 @@ class Subject:
         if isinstance(decoder, nn.Module):
             name = name or type(decoder).__name__
             if data is None:
-                return cls._on_grid(name, decoder, grid, encode, holdout, targets, background)
+                grid = FactorGrid.parse(grid) if isinstance(grid, str) else grid
+                if grid is None:
+                    raise InvalidValue("grid", None, 'a FactorGrid, or a string such as "x=0:27,y=0:27" or "x=0:1:5"')
+                mask, encoding = holdout_mask(holdout, grid), valid_encoding(encode, grid)
+                if isinstance(targets, (Tensor, np.ndarray)) and (targets.ndim == 0 or len(targets) != grid.size):
+                    raise InvalidValue("targets", tuple(targets.shape), f"{grid.size} rows, one per grid point")
+                if isinstance(targets, np.ndarray) and targets.dtype.kind not in "biuf":
+                    raise InvalidValue("targets", f"an array of {targets.dtype}", "an array of real numbers")
+                return cls(name, decoder, grid, encoding, mask, targets, float(background or 0))
             _refuse(given, ("grid", "targets", "background"), "omitted when data is given")
             images = data if isinstance(data, ArrayTask) else ArrayTask(data=data, holdout="none")
             encode = images.encoding if images is data and encode is None else encode
@@ -75,21 +83,6 @@ class Subject:
         if task.direction != "decode":
             raise InvalidValue("module", str(decoder.spec.decoder), "a decoder: this run trained an encoder")
         return cls._on_task(name or run_name(decoder.spec), decoder.module(), task, task.encoding, task.held_out)
-
-    @classmethod
-    def _on_grid(
-        cls, name: str, module: nn.Module, grid: FactorGrid | str | None, encode: Any, holdout: Any,
-        targets: Targets | None, background: float | None,
-    ) -> Self:  # fmt: skip
-        if grid is None:
-            raise InvalidValue("grid", None, 'a FactorGrid, or a string such as "x=0:27,y=0:27" or "x=0:1:5"')
-        grid = FactorGrid.parse(grid) if isinstance(grid, str) else grid
-        mask, encoding = holdout_mask(holdout, grid), valid_encoding(encode, grid)
-        if isinstance(targets, (Tensor, np.ndarray)) and (targets.ndim == 0 or len(targets) != grid.size):
-            raise InvalidValue("targets", tuple(targets.shape), f"{grid.size} rows, one per grid point")
-        if isinstance(targets, np.ndarray) and targets.dtype.kind not in "biuf":
-            raise InvalidValue("targets", f"an array of {targets.dtype}", "an array of real numbers")
-        return cls(name, module, grid, encoding, mask, targets, float(background or 0))
 
     @classmethod
     def _on_task(cls, name: str, module: nn.Module, task: Task, encode: Any, held_out: Tensor) -> Self:
@@ -120,11 +113,10 @@ class Subject:
             raise InvalidValue("encode", tuple(inputs.shape), "a function that returns one row per point")
         return inputs
 
-    def target_rows(self, indices: Tensor | None = None) -> Tensor | None:
-        """Return the targets at these grid points (default: all) as a tensor of finite numbers."""
+    def target_rows(self, indices: Tensor | None = None) -> Tensor:
+        """Return the targets, which must be given, at these grid points (default: all) as finite numbers."""
         targets = self.targets
-        if targets is None:
-            return None
+        assert targets is not None
         if isinstance(targets, np.ndarray):  # copied, since torch warns about read-only memory maps
             rows = torch.from_numpy(np.array(targets if indices is None else targets[indices.numpy()], np.float64))
         elif isinstance(targets, Tensor):

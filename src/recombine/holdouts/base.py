@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import dataclass
 from typing import Annotated, Any, Self
 
 import torch
@@ -13,7 +12,7 @@ from torch import Tensor
 
 from recombine.errors import InvalidValue, listed
 from recombine.factors import FactorGrid
-from recombine.records import ADDED, Registry, Variant
+from recombine.records import ADDED, Frozen, Registry, Variant
 
 CENTER_FRACTION = 17 / 28
 """Fraction of each factor's values inside the default centred box."""
@@ -21,20 +20,8 @@ MOST_NAMED = 3
 """Maximum number of values that a summary lists."""
 
 
-@dataclass(frozen=True)
-class HoldoutSummary:
+class HoldoutSummary(Frozen):
     """Numbers of combinations kept and held out, and the factor values that are never seen.
-
-    Parameters
-    ----------
-    kept
-        Number of combinations kept.
-    held_out
-        Number of combinations held out.
-    unseen
-        Factor values that occur in no kept combination, such as `x=3`.
-    absent
-        Number of combinations without an example, which are neither kept nor held out.
 
     Examples
     --------
@@ -44,19 +31,17 @@ class HoldoutSummary:
     """
 
     kept: int
+    """Number of combinations kept."""
     held_out: int
+    """Number of combinations held out."""
     unseen: tuple[str, ...]
+    """Factor values that occur in no kept combination, such as `x=3`."""
     absent: int = 0
+    """Number of combinations without an example, which are neither kept nor held out."""
 
     @classmethod
     def of(cls, mask: Bool[Tensor, " ..."], grid: FactorGrid, present: Bool[Tensor, " point"] | None = None) -> Self:
-        """Summarise a mask over the grid, True where held out; `present` marks points with an example.
-
-        >>> from recombine.factors import Factor
-        >>> grid = FactorGrid((Factor("x", 0, 2, 3), Factor("y", 0, 1, 2)))
-        >>> HoldoutSummary.of(torch.tensor([[False, False], [False, True], [True, True]]), grid)
-        HoldoutSummary(kept=3, held_out=3, unseen=('x=2',), absent=0)
-        """
+        """Summarise a mask over the grid, True where held out; `present` marks points with an example."""
         if mask.shape not in (grid.shape, (grid.size,)):
             raise InvalidValue("mask", mask, f"a mask over the grid of shape {grid.shape}")
         available = torch.ones_like(mask) if present is None else present.reshape(mask.shape)
@@ -64,7 +49,8 @@ class HoldoutSummary:
         for axis, factor in enumerate(grid.factors):
             seen = kept.movedim(axis, 0).flatten(1).any(dim=1) if kept.ndim > 1 else kept
             unseen += [f"{factor.name}={factor.values[i].item():g}" for i in torch.nonzero(~seen).flatten().tolist()]
-        return cls(int(kept.sum()), int(held_out.sum()), tuple(unseen), grid.size - int(available.sum()))
+        absent = grid.size - int(available.sum())
+        return cls(kept=int(kept.sum()), held_out=int(held_out.sum()), unseen=tuple(unseen), absent=absent)
 
     def __str__(self) -> str:
         """Return a one-line summary."""
@@ -95,12 +81,7 @@ class Holdout(Variant):
         return self
 
     def summary(self, grid: FactorGrid) -> HoldoutSummary:
-        """Return the numbers of combinations kept and held out, and the values that are never seen.
-
-        >>> from recombine import Center, Factor, FactorGrid
-        >>> print(Center().summary(FactorGrid((Factor("x", 0, 27, 28), Factor("y", 0, 27, 28)))))
-        495 combinations kept, 289 held out; every value is seen
-        """
+        """Return the numbers of combinations kept and held out, and the values that are never seen."""
         return HoldoutSummary.of(self.mask(grid), grid)
 
 

@@ -24,8 +24,7 @@ class Scattered(Pattern):
     Examples
     --------
     >>> import recombine as rc
-    >>> grid = rc.FactorGrid((rc.Factor("x", 0, 4, 5), rc.Factor("y", 0, 4, 5)))
-    >>> int(rc.Scattered(fraction=0.2).mask(grid).sum())
+    >>> int(rc.BumpTask(size=5, holdout=rc.Scattered(fraction=0.2)).held_out.sum())
     5
     """
 
@@ -77,8 +76,7 @@ class Mask(Pattern):
     Examples
     --------
     >>> import recombine as rc
-    >>> grid = rc.FactorGrid((rc.Factor("x", 0, 4, 5), rc.Factor("y", 0, 4, 5)))
-    >>> rc.Mask(points=((0, 1), (3, 4))).mask(grid).int()
+    >>> rc.BumpTask(size=5, holdout=rc.Mask(points=((0, 1), (3, 4)))).held_out.reshape(5, 5).int()
     tensor([[0, 1, 0, 0, 0],
             [0, 0, 0, 0, 0],
             [0, 0, 0, 0, 0],

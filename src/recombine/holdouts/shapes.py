@@ -97,8 +97,7 @@ class Nothing(Holdout):
     Examples
     --------
     >>> import recombine as rc
-    >>> grid = rc.FactorGrid((rc.Factor("x", 0, 4, 5), rc.Factor("y", 0, 4, 5)))
-    >>> int(rc.Nothing().mask(grid).sum())
+    >>> int(rc.BumpTask(size=5, holdout=rc.Nothing()).held_out.sum())
     0
     """
 
@@ -115,8 +114,7 @@ class Center(Pattern):
     Examples
     --------
     >>> import recombine as rc
-    >>> grid = rc.FactorGrid((rc.Factor("x", 0, 4, 5), rc.Factor("y", 0, 4, 5)))
-    >>> rc.Center(low=1, high=3).mask(grid).int()
+    >>> rc.BumpTask(size=5, holdout=rc.Center(low=1, high=3)).held_out.reshape(5, 5).int()
     tensor([[0, 0, 0, 0, 0],
             [0, 1, 1, 1, 0],
             [0, 1, 1, 1, 0],
@@ -172,8 +170,7 @@ class Corner(_Beyond):
     Examples
     --------
     >>> import recombine as rc
-    >>> grid = rc.FactorGrid((rc.Factor("x", 0, 4, 5), rc.Factor("y", 0, 4, 5)))
-    >>> rc.Corner(start=3).mask(grid).int()
+    >>> rc.BumpTask(size=5, holdout=rc.Corner(start=3)).held_out.reshape(5, 5).int()
     tensor([[0, 0, 0, 0, 0],
             [0, 0, 0, 0, 0],
             [0, 0, 0, 0, 0],
@@ -196,8 +193,7 @@ class Cross(Pattern):
     Examples
     --------
     >>> import recombine as rc
-    >>> grid = rc.FactorGrid((rc.Factor("x", 0, 4, 5), rc.Factor("y", 0, 4, 5)))
-    >>> rc.Cross(arm_low=2, arm_high=2, low=1, high=3).mask(grid).int()
+    >>> rc.BumpTask(size=5, holdout=rc.Cross(arm_low=2, arm_high=2, low=1, high=3)).held_out.reshape(5, 5).int()
     tensor([[0, 0, 0, 0, 0],
             [0, 0, 1, 0, 0],
             [0, 1, 1, 1, 0],
@@ -231,8 +227,7 @@ class Ell(Pattern):
     Examples
     --------
     >>> import recombine as rc
-    >>> grid = rc.FactorGrid((rc.Factor("x", 0, 4, 5), rc.Factor("y", 0, 4, 5)))
-    >>> rc.Ell(low=1, high=3, notch=2).mask(grid).int()
+    >>> rc.BumpTask(size=5, holdout=rc.Ell(low=1, high=3, notch=2)).held_out.reshape(5, 5).int()
     tensor([[0, 0, 0, 0, 0],
             [0, 1, 1, 1, 0],
             [0, 1, 0, 0, 0],
@@ -273,8 +268,7 @@ class Diagonal(Pattern):
     Examples
     --------
     >>> import recombine as rc
-    >>> grid = rc.FactorGrid((rc.Factor("x", 0, 4, 5), rc.Factor("y", 0, 4, 5)))
-    >>> rc.Diagonal(bandwidth=1).mask(grid).int()
+    >>> rc.BumpTask(size=5, holdout=rc.Diagonal(bandwidth=1)).held_out.reshape(5, 5).int()
     tensor([[0, 0, 1, 1, 1],
             [0, 0, 0, 1, 1],
             [1, 0, 0, 0, 1],
@@ -309,8 +303,7 @@ class Orthogonal(Pattern):
     Examples
     --------
     >>> import recombine as rc
-    >>> grid = rc.FactorGrid((rc.Factor("x", 0, 4, 5), rc.Factor("y", 0, 4, 5)))
-    >>> rc.Orthogonal(base=2).mask(grid).int()
+    >>> rc.BumpTask(size=5, holdout=rc.Orthogonal(base=2)).held_out.reshape(5, 5).int()
     tensor([[1, 1, 0, 1, 1],
             [1, 1, 0, 1, 1],
             [0, 0, 0, 0, 0],
@@ -339,8 +332,7 @@ class LShaped(_Beyond):
     Examples
     --------
     >>> import recombine as rc
-    >>> grid = rc.FactorGrid((rc.Factor("x", 0, 4, 5), rc.Factor("y", 0, 4, 5)))
-    >>> rc.LShaped(start=2).mask(grid).int()
+    >>> rc.BumpTask(size=5, holdout=rc.LShaped(start=2)).held_out.reshape(5, 5).int()
     tensor([[0, 0, 0, 0, 0],
             [0, 0, 0, 0, 0],
             [0, 0, 1, 1, 1],

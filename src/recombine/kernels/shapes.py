@@ -8,8 +8,8 @@ and a ReLU; and a final convolution to one channel, `(1, channels, 3, 3)`.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
+from typing import Self
 
 Shapes = tuple[tuple[int, ...], ...]
 """Shapes of a network's parameters, in order."""
@@ -17,48 +17,22 @@ SIDE, DOUBLING_SIDE = 3, 4
 """Side lengths of convolution kernels that keep the size and that double it."""
 
 
-@dataclass(frozen=True)
 class NetworkShape:
     """A network, described by the shapes of its parameters."""
 
-    shapes: Shapes
-
-    @staticmethod
-    @lru_cache(maxsize=256)
-    def of(shapes: Shapes) -> NetworkShape:
-        """Return the network with these shapes; raise a ValueError if no kernel supports it."""
-        network = NetworkShape(tuple(tuple(shape) for shape in shapes))
-        if len(shapes) < 4 or network.with_channels(network.channels) != network.shapes:
+    def __init__(self, shapes: Shapes) -> None:
+        self.shapes, self.sizes = shapes, tuple(math.prod(shape) for shape in shapes)
+        self.code, self.channels, self.first, _ = shapes[0]
+        self.doubles = tuple(weight[-1] == DOUBLING_SIDE for weight in shapes[2:-2:2])
+        self.size = self.first * 2 ** sum(self.doubles)  # rows and columns of the last stage
+        if len(shapes) < 4 or self.with_channels(self.channels) != shapes:
             raise ValueError(f"shapes must be those of transposed convolutions to one channel, got {shapes}")
-        return network
 
-    @property
-    def code(self) -> int:
-        return self.shapes[0][0]
-
-    @property
-    def channels(self) -> int:
-        return self.shapes[0][1]
-
-    @property
-    def first(self) -> int:
-        """Rows and columns of the first stage."""
-        return self.shapes[0][2]
-
-    @cached_property
-    def doubles(self) -> tuple[bool, ...]:
-        """For each block, whether it doubles the size."""
-        return tuple(weight[-1] == DOUBLING_SIDE for weight in self.shapes[2:-2:2])
-
-    @property
-    def size(self) -> int:
-        """Rows and columns of the last stage."""
-        return self.first * 2 ** sum(self.doubles)
-
-    @cached_property
-    def sizes(self) -> tuple[int, ...]:
-        """Number of elements of each parameter."""
-        return tuple(math.prod(shape) for shape in self.shapes)
+    @classmethod
+    @lru_cache(maxsize=256)
+    def of(cls, shapes: Shapes) -> Self:
+        """Return the network with these shapes; raise a ValueError if no kernel supports it."""
+        return cls(shapes)
 
     def with_channels(self, channels: int) -> Shapes:
         """Return the shapes of the same network with a different number of channels."""

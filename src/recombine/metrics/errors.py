@@ -1,22 +1,13 @@
 """Output errors, the factor values and bumps visible in outputs, and depth inside a hold-out (§3.2–3.3).
 
-Conventions
------------
-Squared errors are means over pixels (or code neurons), one number per grid point; regions are `id` (kept combinations)
-and `ood` (held out). An error *over blank* is divided by the error of a blank output at the same points, so 1 is no
-better than drawing nothing. A point is a *hit* if the extreme pixel is within `TOLERANCE` pixels of the truth along
-both axes.
+Squared errors are means over pixels (or code neurons), one number per grid point. A point is a *hit* if the extreme
+pixel is within `TOLERANCE` pixels of the truth along both axes. In a grey image this is the brightest or darkest pixel;
+colour has no polarity, so there it is the pixel farthest from the background (`contrast`). It is meaningful only for
+bumps. For any renderer, `nearest_values` gives the value of each factor that an output shows: that of the nearest image
+among those that differ from the target in that factor alone (the lowest value among ties).
 
-The extreme pixel of a grey image is its brightest or darkest one. Colour has no polarity (a red object on white is
-darker in two channels and equally bright in the third), so in a colour image it is the pixel farthest from the
-background, with distances summed over channels (`contrast`). Both agree if all channels show the same bump.
-
-The extreme pixel is meaningful only for bumps, and ignores size and hue. For any renderer, `nearest_values` gives the
-value of each factor that an output shows: that of the nearest image among those that differ from the target in that
-factor alone (the lowest value among ties).
-
-Depth inside a hold-out is the Chebyshev distance to the nearest kept point (the largest difference along any factor),
-in grid steps. There are no kept points beyond the grid's border, so a held-out corner is deepest at the grid's corner.
+Depth inside a hold-out is the Chebyshev distance to the nearest kept point, in grid steps. There are no kept points
+beyond the grid's border, so a held-out corner is deepest at the grid's corner.
 
 A *peak* is a pixel that
 
@@ -25,17 +16,10 @@ A *peak* is a pixel that
 - is separate: every path from it to a higher pixel first falls by at least `PROMINENCE` times that height, so that
   noise on a ridge does not count as a row of bumps. Among equal pixels, the first (by row, then column) is higher.
 
-`several` is the fraction of points with at least two peaks, `count` the mean number of peaks, and `centred` the
-fraction of points with a peak within `TOLERANCE` pixels of the truth. `aligned` is the fraction of all peaks within
-`TOLERANCE` of the true column or row; since correct bumps also score 1, `away_aligned` is restricted to peaks that are
-not at the truth. Their chance levels (`aligned_chance`, `away_chance`) compare each point's peaks with the truth of
-another point, over all pairs of different points. Without peaks, these fractions are NaN.
-
-Known answers: a perfect output has error 0 and is a hit; a blank output has error 1 over blank; a bump that is one
-pixel off is a hit, two pixels off is not. Targets show their own values; a blank output shows the value whose image has
-the least energy. The middle of a held-out square of 5 × 5 points has depth 3, points of a random mask mostly 1. Correct
-bumps have `count` and `centred` 1, `several` 0 and `away_aligned` NaN. Sums of kept bumps that share x or y have
-`several`, `aligned` and `away_aligned` 1.
+Known answers: a bump that is one pixel off is a hit, two pixels off is not. Targets show their own values; a blank
+output shows the value whose image has the least energy. The middle of a held-out square of 5 × 5 points has depth 3.
+Correct bumps have `count` and `centred` 1, `several` 0 and `away_aligned` NaN. Sums of kept bumps that share x or y
+have `several`, `aligned` and `away_aligned` 1.
 """
 
 from __future__ import annotations
@@ -207,11 +191,14 @@ def peak_scores(
     chosen: Bool[Tensor, " point"] | None = None,
     dark: bool = False,
 ) -> dict[str, Float[Tensor, "*member"]]:
-    """Number of peaks in the outputs, and the fraction of them in the true row or column.
+    """Return the number of peaks in the outputs, and the fraction of them in the true row or column, per member.
 
-    Positions are the column and row of each point's true bump, in pixels. Returns one number per member, over the
-    chosen points (default: all): `several`, `count`, `centred`, `aligned`, `aligned_chance`, `away_aligned` and
-    `away_chance`.
+    Positions are the column and row of each point's true bump, in pixels. Over the chosen points (default: all),
+    `several` is the fraction with at least two peaks, `count` the mean number of peaks, and `centred` the fraction with
+    a peak within `TOLERANCE` pixels of the truth. `aligned` is the fraction of all peaks within `TOLERANCE` of the true
+    column or row; since correct bumps also score 1, `away_aligned` is restricted to peaks that are not at the truth.
+    Their chance levels (`aligned_chance`, `away_chance`) compare each point's peaks with the truth of another point,
+    over all pairs of different points. Without peaks, these fractions are NaN.
     """
     if chosen is not None:
         signals, positions = signals[..., chosen, :, :], positions[chosen]

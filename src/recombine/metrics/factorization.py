@@ -1,23 +1,17 @@
 """Interactions between factors in a kernel, which place it between memorisation and factorization (A.4, A.5).
 
-Conventions
------------
 A Gram matrix K over a factor grid is expanded by the functional ANOVA of its rows and columns (Eq. 32–35). For a set S
 of factors, A_S averages over every factor outside S and subtracts the mean along every factor in S; the A_S are
 orthogonal projections that sum to the identity. The term for S is A_S K A_S, its coefficient θ_S is the Frobenius norm
-and its weight θ² (default) or |θ|. The empty set (a constant) carries no information and is left out. PF_Coeff is the
-fraction of the weight in single-factor terms, or in the terms of any family of sets.
+and its weight θ² (default) or |θ|. The empty set (a constant) carries no information and is left out.
 
-The paper interprets kernels with one term in two ways. In A.4, rank 1 (one product of single-factor kernels) is "purely
-factorized" (`recombine.theory.ranks.kernel_rank`). In A.5, learning a single term in all factors is "pure
-memorisation", and weight in single-factor terms is factorization. The delta kernel has rank 1 but memorises, so one
-number cannot measure both. Its PF_Coeff is not 0 but Σ_i (N_i − 1) / (Π_i N_i − 1), 2 / (N + 1) for two factors;
+The delta kernel has rank 1, which A.4 calls "purely factorized" (`recombine.theory.ranks.kernel_rank`), but memorises
+in the sense of A.5. Its PF_Coeff is not 0 but Σ_i (N_i − 1) / (Π_i N_i − 1), 2 / (N + 1) for two factors;
 `above_delta` rescales PF_Coeff so that the delta kernel has 0 and additive kernels have 1, and can be negative.
 
-Known answers: an additive kernel k_x(x, x′) + k_y(y, y′) has 1 in single-factor terms; the delta kernel δ_x δ_y (pure
-memorisation) has (N − 1) / (N + 1) in the two-factor term on an N × N grid with squared weights. The binary (OR) kernel
-1 − Π(1 − δ_i) has squared weights proportional to Π_{i ∉ S} (N_i − 1): (N + M − 2) / (N + M − 1) in single factors on
-an N × M grid.
+Known answers: an additive kernel k_x(x, x′) + k_y(y, y′) has 1 in single-factor terms; the delta kernel has
+(N − 1) / (N + 1) in the two-factor term on an N × N grid with squared weights. The binary (OR) kernel 1 − Π(1 − δ_i)
+has squared weights proportional to Π_{i ∉ S} (N_i − 1): (N + M − 2) / (N + M − 1) in single factors on an N × M grid.
 """
 
 from __future__ import annotations
@@ -58,17 +52,15 @@ def interaction_weights(
     >>> {inside: round(value.item(), 6) for inside, value in interaction_weights(torch.eye(4), (2, 2)).items()}
     {(0,): 1.0, (1,): 1.0, (0, 1): 1.0}
     """
-    if weight not in ("square", "absolute"):
-        raise InvalidValue("weight", weight, "square or absolute")
     points, lead, factors = gram.shape[-1], gram.ndim - 2, len(shape)
     paired = gram.double().unflatten(-1, shape).unflatten(lead, shape)
     weights = {}
     for inside in _subsets(factors):
         term = _projected(_projected(paired, inside, factors, lead), inside, factors, lead + factors)
         # averaged axes have length 1, and the term is constant along them
-        repeats = points**2 / term[(0,) * lead].numel() if lead else points**2 / term.numel()
+        repeats = points**2 / term[(0,) * lead].numel()
         square = term.square().flatten(lead).sum(dim=-1) * repeats
-        weights[inside] = square if weight == "square" else square.sqrt()
+        weights[inside] = {"square": square, "absolute": square.sqrt()}[weight]
     return weights
 
 

@@ -1,27 +1,18 @@
 """Local geometry of a stage: volume element, factorization and cross-terms, over the grid and in the held-out region
 (Eq. 6–7, 39–42; §3.4; Fig. 2e–f, 3c, 4d).
 
-Conventions
------------
-All metrics are functions of the metric tensor g over the factors (`recombine.metrics.stages`).
+All metrics are functions of the metric tensor g over the factors (`recombine.metrics.stages`). Factorization is
+averaged over points (as in the paper) or computed from the averaged g (as in the published scripts). Cross-terms are
+normalised by the geometric mean of g_xx and g_yy: normalised by their sum, they would be small whenever one factor
+moves a stage much more than the other, at any angle.
 
-- `volume_element` is √det g.
-- `local_factorization` is 1 − |g_xy| / (|g_xx| + |g_yy|), in [½, 1]; for n factors the mean over all pairs. It is
-  averaged over points (as in the paper) or computed from the averaged g (as in the published scripts).
-- `cross_terms` is |g_xy| / √(g_xx g_yy), the absolute cosine between the stage's two tangents, in [0, 1]; for n factors
-  the mean over all pairs. Normalised by g_xx + g_yy, it would be small whenever one factor moves a stage much more than
-  the other, at any angle. Pairs with a factor that does not move the stage, and points without any other pair, are left
-  out.
-
-`log_volume` is log10 of the volume element, floored at `FLOOR` so that flat regions do not dominate. Spreads are
-standard deviations over points. Regions are *held* (held out) and *kept* (all others). A region's spread is around its
-own mean; the *excess* is the held-out minus the kept spread. Deviations are from the kept points' mean.
+Spreads are standard deviations over points. Regions are *held* (held out) and *kept* (all others). A region's spread is
+around its own mean; the *excess* is the held-out minus the kept spread. Deviations are from the kept points' mean.
 
 The Laplacian of a map over the grid is the sum of its second differences f(i + 1) − 2 f(i) + f(i − 1) along every
-factor, in grid steps. It is defined at inner points, which have both neighbours along every factor. `roughness` is the
-median of its absolute value over inner points, of the grid or of a region; the neighbours of a point may lie outside
-its region. Unlike spread, roughness is local: a uniform slope has spread but no roughness. The median ignores the few
-large values at a region's border, and at the grid's border, where finite differences are one-sided.
+factor, in grid steps. It is defined at inner points, which have both neighbours along every factor, possibly outside
+the point's region. Unlike spread, roughness is local: a uniform slope has spread but no roughness. The median ignores
+the few large values at a region's border, and at the grid's border, where finite differences are one-sided.
 
 Known answers: g = I has volume 1, factorization 1 and cross-term 0; two factors that move a stage in the same direction
 have volume 0, factorization ½ and cross-term 1, regardless of their units. A stage of constant volume has spread,
@@ -33,6 +24,7 @@ from __future__ import annotations
 
 from itertools import combinations
 
+import numpy as np
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
@@ -110,17 +102,11 @@ def roughness(
         differences.append(grid[across].diff(n=2, dim=axis - len(shape)))
     laplacian = torch.stack(differences).sum(dim=0)
     counted = torch.ones(shape, dtype=torch.bool) if region is None else region.cpu().reshape(shape)
-    return _median(laplacian[..., counted[inside]].abs())
-
-
-def _median(values: Tensor) -> Tensor:
-    """Median over the last axis. (`torch.median` takes the lower middle value; `torch.quantile` limits the size.)"""
-    count = values.shape[-1]
-    if not count:
-        return values.new_full(values.shape[:-1], torch.nan)
-    ordered = values.sort(dim=-1).values
-    middle = (ordered[..., (count - 1) // 2] + ordered[..., count // 2]) / 2
-    return torch.where(values.isnan().any(dim=-1), torch.nan, middle)
+    inner = laplacian[..., counted[inside]].abs()
+    if not inner.shape[-1]:
+        return inner.new_full(inner.shape[:-1], torch.nan)
+    # numpy, since `torch.median` takes the lower middle value and `torch.quantile` limits the size
+    return torch.as_tensor(np.median(inner.cpu().numpy(), axis=-1), device=inner.device)
 
 
 @stage_metric(

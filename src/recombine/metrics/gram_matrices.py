@@ -1,11 +1,8 @@
 """Gram matrices of outputs, and their agreement with theoretical kernels (§3.3; Eq. 1–4, 29, 34; Fig. 1e, 8).
 
-Conventions
------------
 A Gram matrix compares flattened outputs between grid points: by `cosine` similarity, `l2` distance, or `overlap`, the
-fraction of all pixels that are past a threshold in both outputs. By default, "past" means below 0.3 for dark bumps on
-white (as in the published scripts) and above 0.7 for bright ones; other thresholds are fractions of the bump's height,
-which is 1. A block consists of some rows (held-out points) and columns (kept points, which are not held out).
+fraction of all pixels that are past a threshold in both outputs. A block consists of some rows (held-out points) and
+columns (kept points, which are not held out).
 
 Theoretical kernels between points z and z′, from equality of their factor values (δ) or distances d:
 
@@ -24,21 +21,16 @@ exp(−d² / 2w²), or `exponential`, exp(−d / w), of a width w in grid steps;
 distance in factor f and r the Euclidean distance, the families are
 
 - `or`: 1 − Π(1 − k(d_f)), for two factors k_x + k_y − k_x k_y, the smoothed binary kernel of Eq. 3–4;
-- `sum`: Σ k(d_f), the same without its last term;
+- `sum`: Σ k(d_f), which equals `or` except where points are close in both factors, so it is no alternative;
 - `product`: Π k(d_f), large only if all factors are similar;
-- `radial`: k(r).
+- `radial`: k(r), which equals the product for the Gaussian profile but not for the exponential one.
 
-With the Gaussian profile, the product equals the radial kernel; only the exponential profile (whose product decays with
-the city-block distance) distinguishes them, hence the two profiles. Neither kernel superposes, so the claim compares
-`or` with the better one. The sum equals `or` except where points are close in both factors, so it is no alternative.
-
-The columns (kept points) are split into two halves in blocks: neighbours have nearly the same outputs, so a
-checkerboard would put near copies of each point into the other half. The grid is cut in the middle of each factor, and
-blocks are assigned by the parity of the number of factors with values above the cut. For two factors, opposite
-quadrants form a half, so each half has as many low as high values, and columns that share a value with every row.
-Agreement is the Pearson correlation of all entries, averaged over the halves; each family uses the width and profile
-that agree best with the other half. `standardised` rows (mean 0 and spread 1 within each half, in the block and in the
-theory) all have the same weight; normalising by row sums is not possible for distances, which enter with a minus sign.
+The columns are split in blocks: neighbours have nearly the same outputs, so a checkerboard would put near copies of
+each point into the other half. The grid is cut in the middle of each factor, and blocks are assigned by the parity of
+the number of factors with values above the cut. For two factors, opposite quadrants form a half, so each half has as
+many low as high values, and columns that share a value with every row. Scores are averaged over the halves.
+`standardised` rows (mean 0 and spread 1 within each half, in the block and in the theory) all have the same weight;
+normalising by row sums is not possible for distances, which enter with a minus sign.
 
 The null preserves how outputs vary between points: all columns are shifted cyclically by the same number of steps along
 each factor, and `or` selects again; p is over all shifts. Small shifts, and shifts along one factor, preserve much of
@@ -61,8 +53,8 @@ from torch import Tensor
 
 from recombine.errors import InvalidValue
 
-DARK_THRESHOLD = 0.3
-"""Dark pixels are below this value (as in the published scripts)."""
+THRESHOLD = 0.7
+"""Fraction of a bump's height at which pixels overlap; dark pixels are below 0.3 (as in the published scripts)."""
 PERMUTATIONS = 1999
 WIDTHS: tuple[float, ...] = (0.5, 1.0, 2.0, 4.0, 8.0)
 """Widths of the radial kernel, in grid steps."""
@@ -99,12 +91,12 @@ def gram_matrix(
     kernel: Kernel = "cosine",
     *,
     dark: bool = False,
-    threshold: float | None = None,
+    threshold: float = THRESHOLD,
 ) -> Float[Tensor, "*member point point"]:
     """Similarity (or distance) of the outputs at every pair of points, in double precision.
 
     For `overlap`, bumps are bright or `dark` on white, and the threshold is the fraction of the bump's height by which
-    a pixel must exceed (for dark bumps: fall below) the background. The default is that of the published scripts.
+    a pixel must exceed (for dark bumps: fall below) the background.
 
     >>> gram_matrix(torch.tensor([[2.0, 0.0], [0.0, 3.0]])).tolist()
     [[1.0, 0.0], [0.0, 1.0]]
@@ -118,9 +110,7 @@ def gram_matrix(
         return (square[..., :, None] + square[..., None, :] - 2 * flat @ flat.mT).clamp(min=0).sqrt()
     if kernel != "overlap":
         raise InvalidValue("kernel", kernel, "cosine, l2 or overlap")
-    least = 1 - DARK_THRESHOLD if threshold is None else threshold
-    most = DARK_THRESHOLD if threshold is None else 1 - threshold
-    past = (flat < most if dark else flat > least).double()
+    past = (flat < 1 - threshold if dark else flat > threshold).double()
     return past @ past.mT / flat.shape[-1]
 
 

@@ -239,10 +239,9 @@ def metric_versions(names: Iterable[str]) -> dict[str, int]:
     for name in names:
         if name == STAGE_PROFILE:
             numbers |= {metric.name: metric.version for metric in STAGE_METRICS.in_studies()}
-        elif name in STAGE_METRICS and name not in FUNCTION_VERSIONS:
-            numbers[name] = STAGE_METRICS[name].version
         else:
-            numbers[name] = FUNCTION_VERSIONS.get(name, 1)
+            metric = STAGE_METRICS.get(name)
+            numbers[name] = FUNCTION_VERSIONS.get(name, metric.version if metric else 1)
     return numbers
 
 

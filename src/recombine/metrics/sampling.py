@@ -1,18 +1,14 @@
 """Estimates of metrics on a grid that is too large to evaluate completely, from a sample of its points.
 
-Conventions
------------
 *Points* are drawn without replacement and stratified: half from the held-out and half from the kept combinations (those
-not held out), or all points of a region that has fewer. The mean over a region is the mean over its sampled points,
-with standard error s / √n · √(1 − n / N), which is 0 where the whole region was drawn. The standard error of a ratio of
-two means comes from its linearised residuals, over − ratio · under. The half-width of a 95 % interval is Student's t
-quantile for the degrees of freedom times the standard error.
+not held out), or all points of a region that has fewer. The standard error of a region's mean is s / √n · √(1 − n / N),
+0 where the whole region was drawn; that of a ratio of two means comes from its linearised residuals, over − ratio ·
+under.
 
 A *sub-grid* holds all combinations of some values of each factor, for metrics that need a grid. The values are drawn
-without replacement and independently for each factor, so every point of the grid is equally likely to be in a sub-grid
-and a mean over a sub-grid is unbiased. Its points are not independent, so the standard error comes from the variation
-between independent sub-grids, s / √parts. A metric that depends on the number of points (such as an effective rank)
-takes its value for a grid of the sub-grid's size.
+without replacement and independently for each factor, so a mean over a sub-grid is unbiased. Its points are not
+independent, so the standard error comes from the variation between independent sub-grids, s / √parts. A metric that
+depends on the number of points (such as an effective rank) takes its value for a grid of the sub-grid's size.
 
 A *plan* selects the points to measure. A small grid is measured completely. On a larger one, output errors are measured
 at random points and everything else on `PARTS` random sub-grids, drawn independently of the hold-out. If one of them
@@ -22,8 +18,7 @@ not show (on 8 × 8 × 8 points with a corner of 3 × 3 × 3 held out, 95 % inte
 % of draws for held-out and 84 % for kept points). If the data lack combinations, metrics that need a grid are measured
 on a sub-grid without gaps.
 
-Known answers: sampling all points gives the exact mean with error 0; over repeated draws, about 95 % of the 95 %
-intervals contain the true mean.
+Known answers: sampling all points gives the exact mean with error 0; about 95 % of the 95 % intervals contain the mean.
 """
 
 from __future__ import annotations

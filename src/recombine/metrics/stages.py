@@ -1,19 +1,14 @@
 """Activations, Jacobians and metric tensors of a network's stages (Eq. 5, 21–22, 36–38, 40), within a memory budget.
 
-Conventions
------------
 A *reader* runs a network on rows of factor values and passes each stage's activation to a *tap* as soon as it is
 computed: `reader(values, tap)`, `tap(name, activation)`. Activations are `(*member, point, …)`, with `members` leading
 member axes. A tap must use or copy an activation immediately, because a later in-place operation may overwrite it. Each
 row's activations must depend on that row alone (no batch statistics).
 
 Let f(z) be a stage's activation as a function of the factor values z, through the encoding. J = ∂f/∂z has one column
-per factor and g = JᵀJ. Factor values are in natural units (pixels for x and y).
-
-- `metric_tensor` is exact and uses forward-mode differentiation (n tangents for n factors).
-- `finite_difference_metric` follows the published scripts: central differences of the activations on the grid,
-  one-sided at its ends. It is the only option for one-hot codes.
-- `neighbour_metric` computes the same at selected points of a grid by running the network at their neighbours.
+per factor and g = JᵀJ. `metric_tensor` is exact and uses forward-mode differentiation. `finite_difference_metric`
+follows the published scripts: central differences on the grid, one-sided at its ends; it is the only option for one-hot
+codes. `neighbour_metric` computes the same at selected points by running the network at their neighbours.
 
 Known answers: an ideal bump of σ = 1 far from the border has g = (π/2) I by derivatives and (π/2)(1 − e⁻¹) I = 0.993 I
 by differences over one pixel, 37 % less.

@@ -1,19 +1,15 @@
 """Does a network superpose what it has memorised? (§3.3, §4.2; Fig. 1d, 4b)
 
-Conventions
------------
 Signals are outputs minus the background, S = D − background. For a held-out combination (x, y):
 
 - `averaged`: S(x, ȳ) + S(x̄, y), where ȳ is the mean *code* of y over the training data, x̄ that of x (as in the
   paper);
 - `memorised`: Σ S(x, y′) + Σ S(x′, y) over the kept (not held-out) combinations that share x or y.
 
-For n factors there is one term per factor: with all others averaged, or summed over kept combinations that share it.
-
-The fraction of variance that a prediction P explains is 1 − Σ(S − a P)² / Σ S² over all held-out points and pixels, at
-the best scale a ≥ 0, after subtracting the means over points from S and P. For comparison, we compute the fractions
-explained by the true images (`truth`) and by a null for each prediction (shuffled between points, averaged over
-shuffles).
+For n factors there is one term per factor. The fraction of variance that a prediction P explains is
+1 − Σ(S − a P)² / Σ S² over all held-out points and pixels, at the best scale a ≥ 0, after subtracting the means over
+points from S and P. It is compared with that of the true images (`truth`) and of a null for each prediction (shuffled
+between points, averaged over shuffles).
 
 A network that superposes "all or some" of its memories need not weight them equally (§4.2, Fig. 4b), so
 `nonnegative_superposition` and `stripe_superposition` fit weights w ≥ 0 for each point. The fraction explained is
@@ -29,18 +25,16 @@ network that draws nothing.
   matching ones, are left out of both.
 - `truth`: the true image alone; `beyond_truth`: what matched columns explain in addition to the true image.
 
-For stripes, A's columns are the point's stripes, one per factor. With the true bump as another column, `stripes` and
-`bump` are what each explains alone and `both` what they explain together. A bump overlaps with the stripes that cross
-in it, so `stripes` + `bump` exceeds `both`. The share of either is its Shapley value relative to `both`: the mean of
-what it explains alone and what it adds to the other. The two shares sum to 1.
+For stripes, A's columns are the point's stripes, one per factor, and the true bump. A bump overlaps with the stripes
+that cross in it, so `stripes` + `bump` exceeds `both`. The share of either is its Shapley value relative to `both`: the
+mean of what it explains alone and what it adds to the other. The two shares sum to 1.
 
-Non-negative least squares, min ‖s − A w‖² over w ≥ 0, is solved for many problems at once from AᵀA and Aᵀs, in double
-precision. Columns are scaled to unit length; a column of zeros gets weight 0, so problems of different sizes are padded
-with such columns. A ridge of `RIDGE` makes the weights unique if columns coincide. The method is block principal
+Non-negative least squares is solved for many problems at once from AᵀA and Aᵀs, in double precision, by block principal
 pivoting (Kim and Park 2011, SIAM J. Sci. Comput. 33): solve least squares on a guessed set of active columns, exchange
-every column that violates the optimality conditions, and repeat. Fifty columns take about ten rounds of one batched
-Cholesky decomposition each. If exchanging all of them stops helping, only the last one is exchanged, which cannot
-cycle. Problems that are unsolved after `PIVOTS` rounds are finished by coordinate descent.
+every column that violates the optimality conditions, and repeat. If exchanging all of them stops helping, only the last
+one is exchanged, which cannot cycle. Problems that are unsolved after `PIVOTS` rounds are finished by coordinate
+descent. Columns are scaled to unit length; a column of zeros gets weight 0, so problems of different sizes are padded
+with such columns. A ridge of `RIDGE` makes the weights unique if columns coincide.
 
 Known answers: a network that draws the sum of its memories scores 1 for `memorised`; one that draws every bump
 correctly scores 0 for it and 1 for the truth. (Its `averaged` score is not 0: stripes cross at the bump.) A network
@@ -337,17 +331,12 @@ def _pivoted(gram: Tensor, targets: Tensor) -> Tensor:
         better = count < fewest
         fewest = torch.where(better, count, fewest)
         patience = torch.where(better, PATIENCE, patience - 1)
-        used = used ^ torch.where((patience >= 0)[:, None], wrong, _last(wrong))
+        last = wrong & (wrong.flip(-1).cumsum(dim=-1).flip(-1) == 1)
+        used = used ^ torch.where((patience >= 0)[:, None], wrong, last)
         weights = _least_squares(gram, targets, used)
         gradient = (gram @ weights[..., None])[..., 0] - targets
     result[open_problems] = _descended(gram, targets, weights.clamp(min=0))
     return result.clamp(min=0)
-
-
-def _last(wrong: Bool[Tensor, "problem column"]) -> Bool[Tensor, "problem column"]:
-    """Mask of the last true column in each row."""
-    later = wrong.flip(-1).cumsum(dim=-1).flip(-1)
-    return wrong & (later == 1)
 
 
 def _least_squares(gram: Tensor, targets: Tensor, used: Tensor) -> Tensor:

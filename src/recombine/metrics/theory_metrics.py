@@ -30,8 +30,6 @@ from recombine.theory.projections import USEFUL
 from recombine.theory.reversibility import jacobian_rank, local_loss
 from recombine.theory.transport import additivity, hole_dependence, hole_geometry
 
-UNITS = 1 << 12
-"""Number of units processed at a time."""
 PERMUTATIONS = 19
 """Number of permutations in the linear test, just enough for p = 0.05."""
 
@@ -98,10 +96,9 @@ def evaluate_partial_grouping(stage: Stage) -> dict[str, Tensor]:
     thorough=True,
 )  # fmt: skip
 def evaluate_unit_selectivity(stage: Stage) -> dict[str, Tensor]:
-    parts = [unit_selectivity(part, stage.grid.shape) for part in stage.features.split(UNITS, dim=-1)]
-    varying = torch.cat([part.factor != NONE for part in parts], dim=-1)
-    best = torch.cat([part.share.amax(dim=-1) for part in parts], dim=-1) * varying
-    return {"unit_selectivity": best.sum(dim=-1) / torch.where(varying.any(dim=-1), varying.sum(dim=-1), torch.nan)}
+    found = unit_selectivity(stage.features, stage.grid.shape)
+    varying = (found.factor != NONE).sum(dim=-1)
+    return {"unit_selectivity": found.share.amax(dim=-1).sum(dim=-1) / torch.where(varying > 0, varying, torch.nan)}
 
 
 def _tested(stage: Stage, name: str, test: Callable[..., Factorization]) -> dict[str, Tensor]:

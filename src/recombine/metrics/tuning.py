@@ -1,30 +1,21 @@
 """Tuning of a stage's neurons, and bands in images (Appendix E.4; Fig. 3b, 4e–f, 6, 15).
 
-Conventions
------------
 A neuron's map is its activation over the factor grid; its tuning curve for a factor is the map's mean over all other
-factors. Both indices come from the functional ANOVA of the map, which splits its variance into main effects of each
-factor and interactions. The indices of neurons with a constant map are NaN and left out of stage means.
+factors. The functional ANOVA of the map splits its variance into main effects of each factor and interactions. The
+indices of neurons with a constant map are NaN and left out of stage means.
 
 - `stripe_index`: the largest main effect's fraction of the variance. A stripe, a function of one factor, scores 1.
 - `localisation_index`: the interactions' fraction. A sum of functions of single factors scores 0; a bump that is small
   relative to the grid scores near 1.
 
-For an image, `image[y, x]`:
+The *profile* of an image's axis is its mean over the other one: axis 0 has a value per row (for horizontal bands), axis
+1 a value per column (for vertical bands). The band index is the fraction of the variance that the better profile
+explains: 1 for a band, near 1/side for noise, about ½ or less for a bump. That profile's axis is the band's; its
+position is midway between the first and the last pixel where the profile deviates from its median by at least half of
+the maximum, so that a band with a dark and a bright flank lies between them.
 
-- `band_index`: the fraction of its variance that is a function of the row alone or of the column alone, whichever is
-  larger. A horizontal or vertical band scores 1, noise near 1/side, a bump about ½ or less. For a neuron's map over a
-  two-factor grid it is the stripe index. `mean_band_index` weights neurons by their variance, so that neurons that
-  hardly vary do not count, and is the fraction of the stage's variance in bands.
-- The *profile* of an axis is the image's mean over the other one: axis 0 has a value per row (for horizontal bands),
-  axis 1 a value per column (for vertical bands). A band's axis is the one whose profile explains more of the variance;
-  its position is midway between the first and the last pixel where the profile deviates from its median by at least
-  half of the maximum, so that a band with a dark and a bright flank lies between them.
-- `band_alignment` is for embeddings in the bump task, where x is a column, y is a row, factors have as many values as
-  there are pixels, and value v lies at pixel v.
-
-Known answers: a band drawn at each value's coordinate scores 1 regardless of its polarity, and so do a dark and a
-bright flank on either side of it; a band along the wrong axis scores 0.
+Known answers: a band drawn at each value's coordinate is aligned regardless of its polarity, and so are a dark and a
+bright flank on either side of it; a band along the wrong axis is not.
 """
 
 from __future__ import annotations
@@ -36,11 +27,10 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from recombine.metrics.registry import Column, Stage, stage_metric
+from recombine.theory.projections import main_effects
 
 SILENT = 1e-12
 """Neurons whose variance is below this fraction of the stage's largest count as constant."""
-ROWS, COLUMNS = 0, 1
-"""Axes of a profile."""
 
 
 @dataclass(frozen=True)
@@ -61,20 +51,10 @@ def neuron_tuning(activations: Float[Tensor, "*member point feature"], shape: tu
     >>> tuned.stripe_index.item(), tuned.localisation_index.item()
     (1.0, 0.0)
     """
-    lead, factors = activations.ndim - 2, len(shape)
-    maps = activations.double().unflatten(lead, shape)
-    axes = tuple(range(lead, lead + factors))
-    center = maps.mean(dim=axes, keepdim=True)
-    variance = (maps - center).square().mean(dim=axes)
-    curves, effects = [], []
-    for axis in axes:
-        others = tuple(a for a in axes if a != axis)
-        curve = maps.mean(dim=others) if others else maps
-        curves.append(curve)
-        effects.append((curve - curve.mean(dim=lead, keepdim=True)).square().mean(dim=lead))
+    variance, curves, effects = main_effects(activations, shape)
     alive = variance > SILENT * variance.amax(dim=-1, keepdim=True)
-    shares = torch.stack(effects) / torch.where(alive, variance, torch.nan)
-    return Tuning(tuple(curves), shares.amax(dim=0), (1 - shares.sum(dim=0)).clamp(min=0))
+    shares = effects / torch.where(alive, variance, torch.nan)
+    return Tuning(curves, shares.amax(dim=0), (1 - shares.sum(dim=0)).clamp(min=0))
 
 
 def band_index(images: Float[Tensor, "*shape y x"]) -> Float[Tensor, "*shape"]:
@@ -143,7 +123,7 @@ def band_alignment(
     rows, columns = images.shape[-2:]
     band = band_position(images[..., border : rows - border, border : columns - border])
     coordinates = torch.arange(images.shape[-3], dtype=torch.float64, device=images.device)
-    axes = torch.tensor([[COLUMNS], [ROWS]], device=images.device)
+    axes = torch.tensor([[1], [0]], device=images.device)  # x is a column, y a row
     near = (band.position + border - coordinates).abs() <= tolerance
     last = torch.tensor((rows, columns), device=images.device)[axes] - 1 - border
     counted = ((coordinates >= border) & (coordinates <= last) | (border == 0)).double()

@@ -19,18 +19,12 @@ from recombine.page.subject import KNOWN, Encoded, PageDecoder, factor_codes, me
 from recombine.page.translate import translate
 from recombine.reproduction.explorer import STEPS
 
-LARGEST_PROGRAM = 16_000_000
-"""Maximum number of weights in a program."""
-LARGEST_TABLE = 16 << 20
-"""Maximum size in bytes of the precomputed or true outputs for one decoder."""
-SAMPLE = 4096
-"""Maximum number of grid points at which outputs are computed."""
-PROBES = 4
-"""Number of points at which the page checks its outputs against torch's."""
-ALIGNED = 4
-"""Alignment of arrays in bytes."""
-SMALL = 64
-"""Arrays with fewer elements are not quantised."""
+LARGEST_PROGRAM = 16_000_000  # maximum number of weights in a program
+LARGEST_TABLE = 16 << 20  # maximum size in bytes of the precomputed or true outputs for one decoder
+SAMPLE = 4096  # maximum number of grid points at which outputs are computed
+PROBES = 4  # number of points at which the page checks its outputs against torch's
+ALIGNED = 4  # alignment of arrays in bytes
+SMALL = 64  # arrays with fewer elements are not quantised
 
 
 class Blobs:

@@ -5,15 +5,7 @@
  * applies. The two exchange nothing but the address of the view.
  */
 
-/**
- * @typedef {{get: (name: string) => any, set: (name: string, value: any) => void, save_changes: () => void,
- *   on: (event: string, listener: () => void) => void, off: (event: string, listener: () => void) => void}} Model
- */
-
-/**
- * @param {{model: Model, el: HTMLElement}} view
- * @returns {() => void} a function that removes it
- */
+/** Shows the page and returns a function that removes it. @param {{model: any, el: HTMLElement}} view of anywidget */
 function render({ model, el }) {
   const frame = document.createElement("iframe");
   frame.title = "Decoder explorer";

@@ -1,8 +1,7 @@
-"""Trained decoders for a report's explorer, chosen from a store and kept in the results folder.
+"""Trained decoders for a report's explorer, chosen from a store and kept in one file of the results folder.
 
-A single file in the folder holds all of them, so that a report can be rewritten without the store. Large tensors are
-quantised to 16-bit integers if that changes no output by more than `TOLERANCE`; float16 would change them several times
-as much.
+Large tensors are quantised to 16-bit integers if that changes no output by more than `TOLERANCE`; float16 would change
+them several times as much.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from recombine.errors import InvalidValue
+from recombine.errors import InvalidValue, reason_of
 from recombine.files import parsed_json
 from recombine.reproduction.live_decoders import LabelledSpec
 from recombine.reproduction.paper import Paper
@@ -27,18 +26,12 @@ from recombine.store.names import pack, unpack
 if TYPE_CHECKING:
     from recombine.decoders import StagedDecoder
 
-LARGEST = 6_000_000
-"""Maximum size of a folder's decoders in bytes."""
-TOLERANCE = 8e-5
-"""Largest change of an output by quantisation."""
-POINTS = 200
-"""Number of grid points at which that change is measured."""
-LARGE = 4096
-"""Tensors with at least this many weights are quantised."""
-NONE = "–"
-"""Value of a label that does not apply to a decoder."""
-STEPS = 32767
-"""Quantisation steps on either side of 0."""
+LARGEST = 6_000_000  # maximum size of a folder's decoders in bytes
+TOLERANCE = 8e-5  # largest change of an output by quantisation
+POINTS = 200  # number of grid points at which that change is measured
+LARGE = 4096  # tensors with at least this many weights are quantised
+NONE = "–"  # value of a label that does not apply to a decoder
+STEPS = 32767  # quantisation steps on either side of 0
 
 
 @dataclass(frozen=True)
@@ -114,8 +107,8 @@ def kept_decoders(results: Results) -> list[KeptDecoder]:
     try:
         return [] if content is None else _unpacked(content)
     except (ValueError, KeyError, TypeError) as error:
-        reason = " ".join(str(error).split())[:80]
-        raise InvalidValue("from", str(results.path), f"a folder with readable decoders ({reason})") from None
+        allowed = f"a folder with readable decoders ({reason_of(error)})"
+        raise InvalidValue("from", str(results.path), allowed) from None
 
 
 def _chosen(

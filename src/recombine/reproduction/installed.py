@@ -15,8 +15,7 @@ from recombine.errors import InvalidValue, RecombineError, listed, reason_of
 from recombine.reproduction.paper import Paper
 from recombine.version import PAPERS
 
-OURS = "recombine"
-"""The distribution whose papers come first."""
+OURS = "recombine"  # the distribution whose papers come first
 
 
 def paper_names() -> list[str]:

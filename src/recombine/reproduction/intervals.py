@@ -19,8 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 CONFIDENCE = 0.95
-TRIM = 0.2
-"""Share of the values trimmed at each end before taking a mean."""
+TRIM = 0.2  # share of the values trimmed at each end before taking a mean
 
 
 @dataclass(frozen=True)

@@ -32,18 +32,14 @@ if TYPE_CHECKING:
 CPU_MEMORY = 1 << 30
 GPU_SHARE = 3
 """The budget is 1 GiB on a CPU and a third of a GPU's memory, once for activations and once for metrics."""
-ROWS = 256
-"""Number of inputs per forward pass."""
-BYTES_PER_NUMBER = 28
-"""Memory per activation: one float32 and three float64 copies in the metrics."""
-MATRICES = 8
-"""Number of float64 matrices of points × points that a probe or a kernel metric needs."""
+ROWS = 256  # number of inputs per forward pass
+BYTES_PER_NUMBER = 28  # memory per activation: one float32 and three float64 copies in the metrics
+MATRICES = 8  # number of float64 matrices of points × points that a probe or a kernel metric needs
 PROBES = frozenset({"probe_in_sample", "probe_held_out"})
 """Registered metrics that fit linear probes, the slowest ones."""
 SAMPLE_POSITIONS = ((0.5, 0.5), (0.25, 0.25), (0.75, 0.25), (0.25, 0.75))
 """Positions of stored sample outputs in the held-out region, as fractions of its extent along x and y."""
-DRAWING = ("sample", "row", "column")
-"""Dimensions of those outputs."""
+DRAWING = ("sample", "row", "column")  # dimensions of those outputs
 TRAINED = "trained"
 """Variable of a Dataset that is 1 for every network that was trained, 0 where an arm has fewer seeds."""
 Measured = Mapping[str, Any]

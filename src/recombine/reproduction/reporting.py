@@ -20,42 +20,28 @@ from matplotlib.figure import Figure
 from recombine.manifest import remove_temporaries, write_into
 from recombine.panels import styled
 from recombine.reproduction.claims import Judgement
-from recombine.reproduction.figures import Section
+from recombine.reproduction.figures import FigureSpec, Section
 from recombine.reproduction.paper import Findings
 from recombine.reproduction.report import Parts, policy, verdicts
 
-PAGE, CLAIMS_FILE, FIGURES, DATA = "index.html", "claims.json", "figures", "data"
+PAGE, CLAIMS_FILE, FIGURES = "index.html", "claims.json", "figures"
 PADDING = 0.1  # inches around a figure
 LARGEST_PAGE = 15_000_000
 """Maximum size of the page in bytes; Datasets that do not fit become links."""
 MARGIN = 50_000  # bytes of markup around the Datasets
-QUESTION = "question"
-"""Name of the section that opens the page, with the explorer."""
+QUESTION = "question"  # name of the section that opens the page, with the explorer
 MISSING = "This folder has no decoders to explore. 'recombine report DIR --store STORE' copies them from a store."
 
 
 class DrawnFigure(NamedTuple):
     """A figure on the page."""
 
-    name: str
-    title: str
+    spec: FigureSpec
     caption: str
     kind: str
     """Image format: `png` or `svg+xml`."""
     image: str
     """Image in base64."""
-    studies: tuple[str, ...] = ()
-    """Studies whose Datasets it is drawn from."""
-
-
-class Download(NamedTuple):
-    """A study's Dataset on the page."""
-
-    study: str
-    path: str
-    """Path relative to the page."""
-    content: str | None
-    """netCDF-4 compressed by zlib, in base64; None if the page only links to the file."""
 
 
 def write_report(
@@ -71,14 +57,14 @@ def write_report(
     for spec in findings.figures.values():
         kind, image = _smallest(save_figure(findings.draw(spec), out / FIGURES, spec.name))
         say(f"drew {spec.name}")
-        text = base64.b64encode(image).decode()
-        figures.append(DrawnFigure(spec.name, spec.title, findings.caption(spec), kind, text, spec.studies))
+        figures.append(DrawnFigure(spec, findings.caption(spec), kind, base64.b64encode(image).decode()))
     written = partial(
         page, title=paper.title, source=paper.source, question=paper.question, preset=findings.preset,
         provenance=findings.results.provenance | findings.results.registration, judgements=findings.judgements,
         figures=figures, sections=paper.sections, panels=panels, missing=MISSING if paper.explorer else "",
     )  # fmt: skip
-    html = written(downloads=_downloads(findings, figures, LARGEST_PAGE - MARGIN - len(written().encode())))
+    space = LARGEST_PAGE - MARGIN - len(written(downloads={}).encode())
+    html = written(downloads=_downloads(findings, space))
     judged = json.dumps([judgement.record() for judgement in findings.judgements], indent=1)
     write_into(out, {CLAIMS_FILE: judged.encode(), PAGE: html.encode()})
     return out / PAGE
@@ -110,16 +96,16 @@ def _smallest(contents: Mapping[str, bytes]) -> tuple[str, bytes]:
     return min(("png", buffer.getvalue()), ("svg+xml", contents["svg"]), key=lambda pair: len(pair[1]))
 
 
-def _downloads(findings: Findings, figures: Sequence[DrawnFigure], space: int) -> list[Download]:
-    """Return the Datasets behind the figures, embedded (smallest first) while there is space, otherwise as links."""
-    used = {study for figure in figures for study in figure.studies}
+def _downloads(findings: Findings, space: int) -> dict[str, str | None]:
+    """Return the Datasets behind the figures: zlib in base64, smallest first while there is space, otherwise None."""
+    used = {study for spec in findings.figures.values() for study in spec.studies}
     contents = {study: findings.results.content(study) for study in findings.studies if study in used}
     texts = {study: base64.b64encode(zlib.compress(own, 9)).decode() for study, own in contents.items()}
     embedded = set()
     for study in sorted(texts, key=lambda name: len(texts[name])):
         space -= len(texts[study])
         embedded |= {study} if space >= 0 else set()
-    return [Download(study, f"{DATA}/{study}.nc", text if study in embedded else None) for study, text in texts.items()]
+    return {study: text if study in embedded else None for study, text in texts.items()}
 
 
 def page(
@@ -128,14 +114,13 @@ def page(
     figures: Sequence[DrawnFigure],
     sections: Sequence[Section] = (),
     panels: Mapping[str, Parts] | None = None,
-    downloads: Sequence[Download] = (),
-    missing: str = "",
     **about: Any,
 ) -> str:
     """Return the page as self-contained HTML.
 
-    Empty sections are left out, and figures without a section come last. `missing` is shown if there is no explorer.
-    `about` holds the title, source and question of the paper, the preset and the provenance.
+    Empty sections are left out, and figures without a section come last. `about` holds the title, source and question
+    of the paper, the preset, the provenance, `downloads` by study (None for a link) and `missing`, which is shown if
+    there is no explorer.
     """
     environment = Environment(
         loader=PackageLoader("recombine.reproduction.report", "."), autoescape=True, undefined=StrictUndefined
@@ -156,8 +141,6 @@ def page(
         judgements=judgements,
         sections=_filled(sections, judgements, figures, panels),
         opening=next((section for section in sections if section.name == QUESTION), None),
-        downloads=downloads,
-        missing=missing,
     )
 
 
@@ -165,7 +148,7 @@ def _filled(
     sections: Sequence[Section], judgements: Sequence[Judgement], figures: Sequence[DrawnFigure], live: Collection[str]
 ) -> list[dict[str, Any]]:
     """Return the sections after the first that have something to show, with their figures and judgements."""
-    drawn, judged = {own.name: own for own in figures}, {own.claim: own for own in judgements}
+    drawn, judged = {own.spec.name: own for own in figures}, {own.claim: own for own in judgements}
     placed = {name for section in sections for name in section.figures}
     rest = Section("figures", "More figures" if sections else "Figures", "", tuple(n for n in drawn if n not in placed))
     filled = []

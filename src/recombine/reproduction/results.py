@@ -16,38 +16,29 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from recombine.errors import InvalidValue, listed
+import numpy as np
+
+from recombine.errors import InvalidValue, listed, reason_of
 from recombine.files import one_line_errors, parsed_json
 from recombine.manifest import LIST, Differs, Manifest
 from recombine.reproduction.criteria import record_digest
 from recombine.store import Run
 
 if TYPE_CHECKING:
-    import h5py
     import xarray
 
 DATA, SUFFIX = "data", ".nc"
 PROVENANCE = "provenance.json"
 RUNS = "runs.json"
-CRITERIA = "criteria.json"
-"""Criteria registered before the data were collected."""
-EXPLORER = "explorer.safetensors"
-"""Decoders for the report's explorer (`explorer`)."""
-NOTES = (PROVENANCE, RUNS, CRITERIA, EXPLORER)
-"""Files other than Datasets that are read back."""
+CRITERIA = "criteria.json"  # criteria registered before the data were collected
+EXPLORER = "explorer.safetensors"  # decoders for the report's explorer (`explorer`)
+NOTES = (PROVENANCE, RUNS, CRITERIA, EXPLORER)  # files other than Datasets that are read back
 
 # Attributes of Datasets
 SOURCE, SETTINGS, READS, EDITION = "measured_by", "settings", "settings_read", "study_version"
 """Fingerprint; preset and the names of the fields that the study reads, both as JSON; version of the study."""
 ORIGIN = ("recombine", "commit", "torch", "python", "machine", "device", "precision", "kernels")
 """Attributes that describe software and hardware."""
-
-# The netCDF-4 format in HDF5
-FORMAT_ATTRIBUTES = {
-    "CLASS", "NAME", "DIMENSION_LIST", "REFERENCE_LIST", "_Netcdf4Dimid", "_Netcdf4Coordinates", "_NCProperties",
-}  # fmt: skip
-DIMENSION_ALONE = b"This is a netCDF dimension but not a netCDF variable"
-"""Name of a placeholder for a dimension without coordinates."""
 
 
 class Results:
@@ -141,8 +132,7 @@ class Results:
             try:
                 self._loaded[study] = decoded(content)
             except Exception as error:  # HDF5 raises all kinds of errors on damaged files
-                reason = " ".join(str(error).split())[:80]
-                allowed = f"a folder of readable files ({_file(study)}: {reason})"
+                allowed = f"a folder of readable files ({_file(study)}: {reason_of(error)})"
                 raise InvalidValue("from", str(self.path), allowed) from None
         return self._loaded[study]
 
@@ -278,37 +268,14 @@ def encoded(dataset: xarray.Dataset) -> bytes:
 
 
 def decoded(content: bytes) -> xarray.Dataset:
-    """Return the same Dataset as `xarray.load_dataset`, but five times faster.
-
-    xarray looks up every dimension of every variable repeatedly.
-    """
-    import h5py
+    """Return the same Dataset as `xarray.load_dataset`, in half the time: that looks up dimensions repeatedly."""
+    import h5netcdf
     import xarray
 
-    with h5py.File(io.BytesIO(content), "r") as file:
-        nodes = {name: node for name, node in file.items() if isinstance(node, h5py.Dataset)}
-        real = {n: own for n, own in nodes.items() if not bytes(own.attrs.get("NAME", b"")).startswith(DIMENSION_ALONE)}
-        variables = {name: _variable(file, name, node) for name, node in real.items()}
-        raw = xarray.Dataset(variables, attrs=_attributes(file))
-    return xarray.decode_cf(raw)
-
-
-def _variable(file: h5py.File, name: str, node: h5py.Dataset) -> xarray.Variable:
-    import h5py
-    import xarray
-
-    is_text = h5py.check_string_dtype(node.dtype) is not None
-    values = node.asstr()[()] if is_text else node[()]
-    if is_text and node.ndim:
-        values = values.astype(str)
-    dims = [name] * node.ndim  # a coordinate has no list of dimensions
-    if "DIMENSION_LIST" in node.attrs:
-        scales = (h5py.h5r.dereference(references[0], file.id) for references in node.attrs["DIMENSION_LIST"])
-        dims = [h5py.h5i.get_name(scale).decode().lstrip("/") for scale in scales]
-    return xarray.Variable(dims, values, _attributes(node))
-
-
-def _attributes(node: h5py.File | h5py.Dataset) -> dict[str, Any]:
-    """Return a node's attributes, with arrays of one value as scalars."""
-    values = {name: value for name, value in node.attrs.items() if name not in FORMAT_ATTRIBUTES}
-    return {name: value[0] if getattr(value, "shape", None) == (1,) else value for name, value in values.items()}
+    variables = {}
+    with h5netcdf.File(io.BytesIO(content), "r", decode_vlen_strings=True) as file:
+        for name, own in file.variables.items():
+            values = np.asarray(own[...])
+            values = values.astype(str) if values.dtype == object else values
+            variables[name] = (own.dimensions, values, dict(own.attrs))
+        return xarray.decode_cf(xarray.Dataset(variables, attrs=dict(file.attrs)))

@@ -7,7 +7,7 @@ studies share is trained once.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -28,8 +28,7 @@ if TYPE_CHECKING:
 
 P = TypeVar("P", bound=Preset)
 Labels = tuple[Any, ...]
-DONE = "done"
-"""Status of a run that was trained to the end, without diverging."""
+DONE = "done"  # status of a run that was trained to the end, without diverging
 
 
 @dataclass(frozen=True)
@@ -51,20 +50,15 @@ class Arm:
         return self.spec.seeds(range(preset.first_seed, preset.first_seed + number))
 
 
-class Trials(Mapping[Labels, Sequence[Run]], Generic[P]):
+class Trials(dict[Labels, Sequence[Run]], Generic[P]):
     """The finished runs of a study, by arm and seed; an arm is looked up by its tuple of labels or its only label."""
 
     def __init__(self, preset: P, device: torch.device, runs: Mapping[Labels, Sequence[Run]]) -> None:
-        self.preset, self.device, self._runs = preset, device, dict(runs)
+        super().__init__(runs)
+        self.preset, self.device = preset, device
 
     def __getitem__(self, labels: Any) -> list[Run]:
-        return list(self._runs[labels if isinstance(labels, tuple) else (labels,)])
-
-    def __iter__(self) -> Iterator[Labels]:
-        return iter(self._runs)
-
-    def __len__(self) -> int:
-        return len(self._runs)
+        return list(super().__getitem__(labels if isinstance(labels, tuple) else (labels,)))
 
     @property
     def first(self) -> Run:

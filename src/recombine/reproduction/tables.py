@@ -23,17 +23,12 @@ def keep_first(result: xarray.Dataset, *names: str) -> xarray.Dataset:
     """Reduce large variables to the first seed that has a value, and add their means over seeds as `mean_…`."""
     kept = {}
     for name in names:
-        kept[name] = first_seed(result[name])
-        kept[f"mean_{name}"] = result[name].mean("seed")
+        values, mean = result[name], result[name].mean("seed")
+        inner = values.dims[values.dims.index("seed") + 1 :]
+        first = values.notnull().any(inner).argmax("seed")
+        kept[name] = values.isel(seed=first).drop_vars("seed").transpose(*mean.dims)
+        kept[f"mean_{name}"] = mean
     return result.drop_vars(names).assign(kept)
-
-
-def first_seed(values: xarray.DataArray) -> xarray.DataArray:
-    """Return the values of each arm's first seed that has any."""
-    inner = values.dims[values.dims.index("seed") + 1 :]
-    first = values.notnull().any(inner).argmax("seed")
-    rest = [dim for dim in values.dims if dim != "seed"]
-    return values.isel(seed=first).drop_vars("seed").transpose(*rest)
 
 
 def listed_attribute(result: xarray.Dataset, name: str) -> list[int]:

@@ -1,8 +1,7 @@
 """The index: a text file with one line per finished run, so that listing runs does not open every folder.
 
-It is only a cache. Each listing compares it with the names and time stamps of the run folders, and reads the folders
-that are missing from it. Training appends a line. Every line has a checksum; if one does not match, or a run is gone,
-the file is rewritten. Errors in writing it are ignored, since the folders can always be read.
+It is only a cache: each listing compares it with the time stamps of the run folders and reads the folders that are
+missing. Every line has a checksum; if one is wrong, or a run is gone, the file is rewritten. Write errors are ignored.
 """
 
 from __future__ import annotations
@@ -62,7 +61,6 @@ def add(store: Path, run: Run) -> None:
 
 
 def _stamps(store: Path) -> dict[str, str]:
-    """Return the stamp of each run's folder."""
     folder, stamps = store / "runs", {}
     with one_line_errors(folder), suppress(FileNotFoundError), os.scandir(folder) as entries:
         for entry in entries:
@@ -107,15 +105,13 @@ def _read(store: Path) -> list[Row | None]:
         return []
     except OSError:
         return [None]
-    return [_parsed(line) for line in content.split(b"\n") if line]
-
-
-def _parsed(line: bytes) -> Row | None:
-    checksum, _, text = line.partition(b"\t")
-    if checksum != b"%08x" % zlib.crc32(text):
-        return None
-    try:
-        key, stamp, values, settings = text.decode().split("\t")
-    except ValueError:
-        return None
-    return Row(key, stamp, values, sys.intern(settings))  # shared by many runs
+    rows: list[Row | None] = []
+    for line in filter(None, content.split(b"\n")):
+        checksum, _, text = line.partition(b"\t")
+        try:
+            key, stamp, values, settings = text.decode().split("\t")
+            is_valid = checksum == b"%08x" % zlib.crc32(text)
+            rows.append(Row(key, stamp, values, sys.intern(settings)) if is_valid else None)  # shared by many runs
+        except ValueError:
+            rows.append(None)
+    return rows

@@ -33,12 +33,11 @@ _MADE = {
     "checkpoints": re.compile(rf"(?P<dot>\.)?(?P<key>{_KEY})(?(dot)\.\d+(-[0-9a-f]+)?)"),
     "locks": re.compile(rf"(?P<key>{_KEY})"),
 }
-_is_key = re.compile(_KEY).fullmatch
 
 
 def is_key(name: str) -> bool:
     """Return whether a name is the key of a run."""
-    return _is_key(name) is not None
+    return key_of("runs", name) is not None
 
 
 def key_of(folder: str, name: str) -> str | None:
@@ -66,7 +65,12 @@ def open_folder(path: Path, create: bool) -> None:
         except FileNotFoundError:
             if not create:
                 raise unusable(path, "an existing store") from None
-            _mark(path)
+            path.mkdir(parents=True, exist_ok=True)
+            foreign = [name for name in sorted(os.listdir(path)) if final_name(name) != MARKER]
+            if foreign and not (path / MARKER).exists():  # otherwise another process has just created the store
+                required = f"an empty or new directory, or a store (it contains {listed(foreign[:3])})"
+                raise unusable(path, required) from None
+            write(path / MARKER, json.dumps({"format": FORMAT}).encode())
             content = read(path / MARKER)
         try:
             format_here = parsed_json(content)["format"]
@@ -81,15 +85,6 @@ def open_folder(path: Path, create: bool) -> None:
             with suppress(FileNotFoundError):
                 if not stat.S_ISDIR(os.lstat(path / name).st_mode):
                     raise unusable(path, f"a store whose {name!r} is a folder, not a link or a file")
-
-
-def _mark(path: Path) -> None:
-    """Mark a new or empty directory as a store."""
-    path.mkdir(parents=True, exist_ok=True)
-    foreign = [name for name in sorted(os.listdir(path)) if final_name(name) != MARKER]
-    if foreign and not (path / MARKER).exists():  # otherwise another process has just created the store
-        raise unusable(path, f"an empty or new directory, or a store (it contains {listed(foreign[:3])})")
-    write(path / MARKER, json.dumps({"format": FORMAT}).encode())
 
 
 def pack(arrays: Mapping[str, Any], metadata: dict[str, str] | None = None) -> bytes:

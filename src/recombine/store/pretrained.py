@@ -4,8 +4,7 @@
     config.json             spec, input and output shapes, scores and versions
     README.md               model card
 
-Loading a folder runs no code from it and opens no other files. The decoder must be registered, and the names, shapes
-and types of the weights are checked before memory is allocated.
+Loading runs no code from the folder. The names, shapes and types of the weights are checked before memory is allocated.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from recombine.errors import InvalidValue, RecombineError, listed, reason_of
 from recombine.files import one_line_errors, parsed_json, read_given
@@ -81,22 +80,6 @@ Trained with {versions}.
 """
 
 
-class Exported(Protocol):
-    """The attributes of a run (`recombine.store.Run`) that exporting needs."""
-
-    @property
-    def key(self) -> str: ...
-    @property
-    def spec(self) -> RunSpec: ...
-    @property
-    def spec_fields(self) -> dict[str, Any]: ...
-    @property
-    def result(self) -> dict[str, Any]: ...
-    @property
-    def status(self) -> str: ...
-    def weights(self) -> dict[str, Any]: ...
-
-
 @dataclass(frozen=True)
 class ModelConfig:
     """The configuration of an exported run, which `diagnose` and `explore` accept in place of a module.
@@ -134,28 +117,11 @@ class ModelConfig:
     def from_pretrained(
         cls, source: str | os.PathLike[str], *, revision: str | None = None, token: str | None = None
     ) -> ModelConfig:
-        """Return the configuration in a folder or hub repository, without loading the weights.
+        """Return the configuration in a folder or hub repository without loading the weights.
 
-        Parameters
-        ----------
-        source
-            Folder written by `Run.save_pretrained`, or a hub repository, such as `name/model`.
-        revision
-            Branch, tag or commit of a repository.
-        token
-            Token for a private repository. Default: that of the logged-in user.
-
-        Returns
-        -------
-        ModelConfig
-            The configuration.
+        The arguments are those of `recombine.from_pretrained`.
         """
-        return cls.read(_folder(source, [CONFIG], revision, token), source, revision, token)
-
-    @classmethod
-    def read(cls, folder: Path, *origin: Any) -> ModelConfig:
-        """Return the configuration in a folder after checking its format; `origin` defaults to the folder."""
-        path = folder / CONFIG
+        path = _folder(source, [CONFIG], revision, token) / CONFIG
         content = read_given(path, "source")
         try:
             fields = parsed_json(content)
@@ -168,7 +134,7 @@ class ModelConfig:
         for name in ("spec", "interface", "scores"):
             if not isinstance(fields.get(name), dict):
                 raise InvalidValue(f"{CONFIG}: {name}", fields.get(name), "an object with named fields")
-        return cls(fields, *(origin or (folder,)))
+        return cls(fields, source, revision, token)
 
     @cached_property
     def spec(self) -> RunSpec:
@@ -257,13 +223,11 @@ def from_pretrained(
     ...     [run] = rc.train(spec, f"{folder}/runs")
     ...     written = run.save_pretrained(f"{folder}/model")
     ...     module = rc.from_pretrained(f"{folder}/model")
-    ...     config = rc.ModelConfig.from_pretrained(f"{folder}/model")
     >>> module(spec.task.examples(spec.task.grid.points).inputs).shape
     torch.Size([64, 8, 8])
-    >>> config.spec == spec
-    True
     """
-    return ModelConfig.read(_folder(source, [CONFIG, WEIGHTS], revision, token)).module()
+    folder = _folder(source, [CONFIG, WEIGHTS], revision, token)
+    return ModelConfig.from_pretrained(folder).module()
 
 
 def _folder(source: str | os.PathLike[str], names: list[str], revision: str | None, token: str | None) -> Path:
@@ -291,25 +255,27 @@ def hub(field: str, repo_id: Any, token: str | None, required: str, done: str) -
         raise InvalidValue(field, repo_id, f"{required} that can be {done} ({reason_of(error)})") from error
 
 
-def hub_files(run: Exported) -> dict[str, bytes]:
+def hub_files(
+    key: str, spec: RunSpec, fields: Mapping[str, Any], result: Mapping[str, Any], weights: Mapping[str, Any]
+) -> dict[str, bytes]:
     """Return the files of an exported run; config.json is last, so that its presence marks a complete folder."""
-    result, interface = run.result, run.spec.interface
+    interface = spec.interface
     config = {
         "model_type": MODEL_TYPE,
-        "architectures": [type(run.spec.decoder).__name__],
+        "architectures": [type(spec.decoder).__name__],
         "library_name": MODEL_TYPE,
         "format": FORMAT,
-        "key": run.key,
-        "spec": run.spec_fields,
+        "key": key,
+        "spec": fields,
         "interface": {"code_sizes": list(interface.code_sizes), "image_shape": list(interface.image_shape)},
-        "status": run.status,
+        "status": result["status"],
         "steps": result.get("steps"),
         "scores": result["scores"],
         "versions": {name: result["provenance"][name] for name in VERSIONS if name in result["provenance"]},
-        "modules": sorted(_own_modules(run.spec)),
+        "modules": sorted(_own_modules(spec)),
     }
     return {
-        WEIGHTS: pack(run.weights(), {"format": "pt"}),
+        WEIGHTS: pack(weights, {"format": "pt"}),
         CARD: model_card(config).encode(),
         CONFIG: (json.dumps(config, indent=2, allow_nan=False) + "\n").encode(),
     }
@@ -340,23 +306,21 @@ def model_card(config: Mapping[str, Any]) -> str:
         "tags": [MODEL_TYPE, "compositional-generalization", "pytorch", spec["decoder"]["kind"]],
         "model-index": [{"name": f"{architecture} {config['key']}", "results": [result] if metrics else []}],
     }
-    return TEMPLATE.format(
-        metadata="\n".join(f"{name}: {json.dumps(value)}" for name, value in metadata.items()),
-        imports="".join(
+    texts = {
+        "metadata": "\n".join(f"{name}: {json.dumps(value)}" for name, value in metadata.items()),
+        "imports": "".join(
             "# register the classes that the training script registered\n"
             if name == "__main__"
             else f"import {name}  # registers classes that this run uses\n"
             for name in config["modules"]
         ),
-        architecture=architecture,
-        task=task,
-        key=config["key"],
-        status=config["status"],
-        steps=config["steps"],
-        scores="\n".join(f"| {score['name']} (`{score['type']}`) | {score['value']:.5g} |" for score in metrics),
-        spec=json.dumps(spec, indent=2),
-        versions=", ".join(f"{name} {value}" for name, value in versions.items()) or "an unknown version",
-    )
+        "architecture": architecture,
+        "task": task,
+        "scores": "\n".join(f"| {score['name']} (`{score['type']}`) | {score['value']:.5g} |" for score in metrics),
+        "spec": json.dumps(spec, indent=2),
+        "versions": ", ".join(f"{name} {value}" for name, value in versions.items()) or "an unknown version",
+    }
+    return TEMPLATE.format_map({**config, **texts})
 
 
 def _require_same(state: Mapping[str, Any], given: Mapping[str, object]) -> None:

@@ -11,6 +11,7 @@ import os
 import stat
 import warnings
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -73,9 +74,11 @@ class Run:
     def result(self) -> dict[str, Any]:
         """Contains `status`, `scores`, `steps`, `provenance` and, for sampled grids, `points` and `standard_errors`."""
         result = parsed_json(self.content(RESULT))
-        if not is_result(result):
-            raise StoreError(f"{str(self.path / RESULT)!r} must be the result of a run")
-        return dict(result)
+        with suppress(KeyError, TypeError):
+            kinds = isinstance(result["status"], str) and isinstance(result["provenance"], dict)
+            if kinds and all(isinstance(result["scores"][name], int | float | None) for name in SCORES):
+                return dict(result)
+        raise StoreError(f"{str(self.path / RESULT)!r} must be the result of a run")
 
     @property
     def status(self) -> str:
@@ -84,19 +87,13 @@ class Run:
 
     @property
     def scores(self) -> dict[str, float]:
-        """Mean squared error (absolute, and relative to a blank output) and accuracy.
-
-        `id` scores are for trained combinations, `ood` scores for held-out ones; NaN if there are none.
-        """
+        """Errors and accuracies on trained (`id`) and held-out (`ood`) combinations; NaN if there are none."""
         scores = self.result["scores"].items()
         return {name: float("nan") if value is None else float(value) for name, value in scores}
 
     @property
     def standard_errors(self) -> dict[str, float]:
-        """Standard error of each score, since large grids are sampled; 0 if the whole grid was evaluated.
-
-        NaN if a region is empty or too few of its points were sampled.
-        """
+        """Standard error of each score: 0 if the whole grid was evaluated, NaN if too few points were sampled."""
         errors = self.result.get("standard_errors") or dict.fromkeys(self.result["scores"], 0.0)
         return {name: float("nan") if value is None else float(value) for name, value in errors.items()}
 
@@ -143,24 +140,15 @@ class Run:
         module.load_state_dict(state)
         return module.eval()
 
-    # -- the layout of the Hugging Face hub ----------------------------------------------------------------------
-
     def save_pretrained(self, folder: str | os.PathLike[str]) -> Path:
-        """Write the weights, configuration and model card in the layout of the Hugging Face hub.
+        """Write the weights, configuration and model card in the layout of the Hugging Face hub; return the folder.
 
-        Parameters
-        ----------
-        folder
-            Folder to write to; existing `model.safetensors`, `config.json` and `README.md` are replaced.
-
-        Returns
-        -------
-        Path
-            The folder, which `recombine.from_pretrained` reads.
+        Existing files named `model.safetensors`, `config.json` and `README.md` are replaced.
         """
         from recombine.store.pretrained import hub_files
 
-        path, contents = Path(folder), hub_files(self)
+        path = Path(folder)
+        contents = hub_files(self.key, self.spec, self.spec_fields, self.result, self.weights())
         with one_line_errors(path, "folder"):
             path.mkdir(parents=True, exist_ok=True)
         for name, content in contents.items():
@@ -171,7 +159,9 @@ class Run:
         self, repo_id: str, *, private: bool | None = None, token: str | None = None, revision: str | None = None,
         commit_message: str | None = None,
     ) -> str:  # fmt: skip
-        """Upload the files of `save_pretrained` to the Hugging Face hub; requires `pip install huggingface_hub`.
+        """Upload the files of `save_pretrained` to the Hugging Face hub, and return the repository's address.
+
+        Requires `pip install huggingface_hub`.
 
         Parameters
         ----------
@@ -185,11 +175,6 @@ class Run:
             Branch to upload to. Default: main.
         commit_message
             Commit message. Default: one that names the run.
-
-        Returns
-        -------
-        str
-            The repository's address.
         """
         from tempfile import TemporaryDirectory
 
@@ -203,8 +188,6 @@ class Run:
                 repo_id = address.repo_id
                 api.upload_folder(repo_id=repo_id, folder_path=folder, revision=revision, commit_message=message)
         return str(address)
-
-    # -- integrity ---------------------------------------------------------------------------------------------
 
     def content(self, name: str) -> bytes:
         """Return the content of a file; raises `StoreError` if it is damaged."""
@@ -227,12 +210,10 @@ class Run:
                 manifest = checked(self.path / MANIFEST)
             except Differs as error:
                 raise Differs(f"{MANIFEST}: {error}") from None
-        try:
+        with suppress(ValueError, KeyError, TypeError, AttributeError):
             files = parsed_json(manifest)["files"]
             if set(files) == set(FILES) and manifest.decode() == manifest_text(self.key, files):
                 return dict(files)
-        except (ValueError, KeyError, TypeError, AttributeError):
-            pass
         raise Differs(f"{MANIFEST}: not as it was written")
 
     def _is_folder(self) -> bool:
@@ -270,24 +251,12 @@ def stray(name: str) -> Problem:
     return Problem(f"{name}: does not belong here", "stray")
 
 
-def is_result(result: Any) -> bool:
-    """Return whether a JSON value is the result of a run."""
-    if not isinstance(result, dict) or not isinstance(result.get("status"), str):
-        return False
-    scores, provenance = result.get("scores"), result.get("provenance")
-    if not isinstance(scores, dict) or not isinstance(provenance, dict):
-        return False
-    numbers = [scores.get(name, "absent") for name in SCORES]
-    return all(number is None or isinstance(number, (int, float)) for number in numbers)
-
-
 def spec_key(content: bytes) -> str:
     """Return the key of a stored spec; empty if it is invalid."""
-    try:
-        fields = parsed_json(content)
-    except ValueError:
-        return ""
-    return stored_key(fields) if isinstance(fields, dict) else ""
+    with suppress(ValueError):
+        if isinstance(fields := parsed_json(content), dict):
+            return stored_key(fields)
+    return ""
 
 
 def flattened(spec: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -24,22 +24,11 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from recombine.errors import InvalidValue, StoreError, StoreFull, listed
+from recombine.errors import InvalidValue, StoreError, listed
 from recombine.files import delete, entries, fill_folder, flush_directory, one_line_errors, remove_abandoned
 from recombine.manifest import manifest_text
 from recombine.store import index
-from recombine.store.names import (
-    FOLDERS,
-    INDEX,
-    INDEX_FILES,
-    MARKER,
-    final_name,
-    is_key,
-    key_of,
-    open_folder,
-    pack,
-    unusable,
-)
+from recombine.store.names import FOLDERS, INDEX, INDEX_FILES, MARKER, final_name, is_key, key_of, open_folder, pack
 from recombine.store.run import ARRAYS, FILES, MANIFEST, RESULT, SPEC, WEIGHTS, Problem, Run, spec_key, stray
 from recombine.store.unfinished import Checkpoints, Lock
 
@@ -48,8 +37,7 @@ if TYPE_CHECKING:
 
 DEFAULT_STORE = "runs"
 VARIABLE = "RECOMBINE_STORE"
-SPARE = 16_000_000
-"""Bytes to leave free on the store's disk."""
+SPARE_BYTES = 16_000_000
 
 
 def store_path(path: str | os.PathLike[str] | None = None) -> Path:
@@ -89,11 +77,9 @@ class Store:
         """Raise if the disk does not have room for `size` more bytes."""
         with one_line_errors(self.path):
             free = shutil.disk_usage(self.path).free
-        if free < size + SPARE:
-            needed = f"{(size + SPARE) / 1e6:.0f} MB free (it has {free / 1e6:.0f} MB)"
-            raise StoreFull(str(unusable(self.path, f"on a disk with {needed}")))
-
-    # -- finished runs -----------------------------------------------------------------------------------------
+        if free < size + SPARE_BYTES:
+            needed = f"{(size + SPARE_BYTES) / 1e6:.0f} MB free (it has {free / 1e6:.0f} MB)"
+            raise StoreError(f"store must be on a disk with {needed}, got {str(self.path)!r}")
 
     def run(self, key: str) -> Run:
         """Return the run with this key, finished or not."""
@@ -181,8 +167,6 @@ class Store:
                 self.checkpoints.forget(key)
         return free
 
-    # -- listing -----------------------------------------------------------------------------------------------
-
     def keys(self) -> list[str]:
         """Return the keys of finished runs."""
         return [name for name in entries(self.path / "runs") if is_key(name)]
@@ -207,19 +191,15 @@ class Store:
         return self.run(matching[0])
 
     def table(self, where: str | None = None) -> pandas.DataFrame:
-        """Return a table of the readable finished runs, oldest first, indexed by key.
+        """Return a DataFrame of the readable finished runs, oldest first, indexed by key.
+
+        Its columns are `status`, every field of the spec by dotted name (`task.encoding.kind`, `decoder.depth`,
+        `recipe.lr`), the scores, and `finished`; `attrs["unreadable"]` lists the keys of unreadable runs.
 
         Parameters
         ----------
         where
-            Expression that selects runs, e.g. `encoding == 'bump' and depth >= 4 and ood_accuracy > 0.9`. Default:
-            all runs.
-
-        Returns
-        -------
-        pandas.DataFrame
-            `status`, every field of the spec by dotted name (`task.encoding.kind`, `decoder.depth`, `recipe.lr`),
-            scores, and `finished`. `attrs["unreadable"]` lists the keys of unreadable runs.
+            Expression that selects runs, e.g. `encoding == 'bump' and depth >= 4 and ood_accuracy > 0.9`.
         """
         from recombine.store.table import selected, table_of
 
@@ -227,8 +207,6 @@ class Store:
         table = table_of(rows)
         table.attrs["unreadable"] = unreadable
         return table if where is None else selected(table, where)
-
-    # -- unfinished runs ---------------------------------------------------------------------------------------
 
     def lock(self, key: str) -> Lock:
         """Return the lock to hold while training a run."""
@@ -259,8 +237,6 @@ class Store:
                 self.checkpoints.forget(key)
         return free
 
-    # -- maintenance -------------------------------------------------------------------------------------------
-
     def verify(self) -> Iterator[tuple[str, list[Problem]]]:
         """Yield the problems of each finished run and checkpoint, and of everything that does not belong here."""
         for folder in FOLDERS:
@@ -287,10 +263,7 @@ class Store:
                 yield name, [stray(name)]
 
     def leftovers(self, *folders: str) -> list[tuple[str, Path]]:
-        """Return keys and paths of half-written runs and checkpoints, checkpoints of finished runs, and damaged runs.
-
-        A process may still be working on them.
-        """
+        """Return keys and paths of files that are half-written, damaged or no longer needed; some may be in use."""
         paths = [self.path / folder / name for folder in folders for name in entries(self.path / folder)]
         ours = [(key, path) for path in paths if (key := key_of(path.parent.name, path.name)) is not None]
         return [(key, path) for key, path in ours if not self._is_needed(path)]

@@ -51,8 +51,8 @@ class Summary:
     @property
     def label(self) -> str:
         """The settings as short text."""
-        return ", ".join(f"{name.split('.')[-1] if name[-5:] != '.kind' else name.split('.')[-2]}={value}"
-                         for name, value in self.settings.items()) or "all"  # fmt: skip
+        names = {name: name.removesuffix(".kind").split(".")[-1] for name in self.settings}
+        return ", ".join(f"{names[name]}={value}" for name, value in self.settings.items()) or "all"
 
 
 def summarize(runs: Iterable[Run]) -> list[Summary]:
@@ -97,7 +97,6 @@ def summarize(runs: Iterable[Run]) -> list[Summary]:
 
 
 def _differing(specs: list[dict[str, Any]]) -> list[str]:
-    """Return the names of fields in which specs differ."""
     names = list(dict.fromkeys(name for spec in specs for name in spec))
     values = {name: {json.dumps(spec[name]) for spec in specs if name in spec} for name in names}
     different = [name for name in names if len(values[name]) > 1 or not all(name in spec for spec in specs)]

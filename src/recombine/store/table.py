@@ -30,7 +30,7 @@ ALLOWED = (
     ast.Gt, ast.GtE, ast.In, ast.NotIn, ast.Is, ast.IsNot, ast.Constant, ast.List, ast.Tuple, ast.Name, ast.Attribute,
     ast.Load,
 )  # fmt: skip
-"""Syntax allowed in an expression: no calls or subscripts, since those could run code."""
+"""Syntax allowed in an expression: no calls or subscripts, since `query` could run code."""
 
 
 def table_of(rows: Sequence[Row]) -> pandas.DataFrame:
@@ -64,10 +64,7 @@ def short_name(column: str) -> str:
 
 
 def selected(table: pandas.DataFrame, where: str) -> pandas.DataFrame:
-    """Return the rows for which an expression is true, evaluated by `DataFrame.query`.
-
-    Only column names, constants, comparisons and `and`, `or`, `not`, `in` are allowed, since `query` could run code.
-    """
+    """Return the rows for which an expression is true, evaluated by `DataFrame.query`."""
     try:
         tree = ast.parse(where.strip(), mode="eval")
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
@@ -103,9 +100,7 @@ class _Columns(ast.NodeTransformer):
             raise InvalidValue("where", self.where, f"an expression over columns (no {name!r}; there is {instead})")
         return ast.Name(self.names.setdefault(column, f"column{len(self.names)}"))
 
-    def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
-        """Replace a column whose name has dots."""
-        return self.visit_Name(node)
+    visit_Attribute = visit_Name
 
     def visit_Compare(self, node: ast.Compare) -> ast.expr:
         """Replace `x == None` and `x is None` by `x.isnull()`."""
@@ -118,12 +113,12 @@ class _Columns(ast.NodeTransformer):
         return ast.Call(ast.Attribute(node.left, method), [], [])
 
 
-def parquet(table: pandas.DataFrame, *, index: bool = True) -> bytes:
+def parquet(table: pandas.DataFrame) -> bytes:
     """Return a table as Parquet; a column of numbers and strings becomes strings, since it must have one type."""
     mixed = {name: table[name].map(str, na_action="ignore") for name in table if table[name].dtype == object}
     content = io.BytesIO()
     try:
-        table.assign(**mixed).to_parquet(content, index=index)
+        table.assign(**mixed).to_parquet(content)
     except ImportError:
         raise RecombineError("Parquet needs pyarrow: pip install pyarrow") from None
     return content.getvalue()

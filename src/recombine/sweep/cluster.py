@@ -45,13 +45,11 @@ CONNECT_SECONDS, RECONNECT_SECONDS = 10.0, 2.0
 """Timeouts for connecting to the scheduler: at the start, and for each later attempt."""
 LEAVE_SECONDS = 60.0
 """Time that tasks have to write checkpoints when the driver is interrupted."""
-CONTEXT_LOST = 70
-"""Exit code of a worker whose CUDA context is lost."""
 
 
 def train_on_cluster(sweep: Sweep, scheduler: Any, device: str, say: Say) -> None:
     """Finish a sweep on a cluster; raise for failed runs after all others have finished."""
-    sweep.begin()
+    sweep.prepare()
     if not sweep.pending:
         return
     with _quiet_dask(), Interruptions() as interruptions:
@@ -147,14 +145,12 @@ class _Driver:
                 yield group[first : first + size]
 
     def _collect(self) -> None:
-        """Look up the runs of finished tasks in the store and, from time to time, all other runs.
-
-        If a worker's clock is set back, Dask delays its messages by that time, and only the store is up to date.
-        """
+        """Look up the runs of finished tasks in the store and, from time to time, all other runs."""
         for future in [future for future in self.futures if future.done()]:
             missing = self._missing(self.futures.pop(future))
             if missing and future.status == "error":
                 self._blame(missing, future.exception().with_traceback(future.traceback()))
+        # If a worker's clock is set back, Dask delays its messages by that time; only the store is up to date.
         if time.monotonic() - self.searched >= QUIET_SECONDS:
             self.sweep.serve_finished()
             for future, keys in list(self.futures.items()):
@@ -164,7 +160,6 @@ class _Driver:
             self.searched = time.monotonic()
 
     def _missing(self, keys: list[str]) -> list[str]:
-        """Return the runs that are not in the store."""
         return [key for key in keys if key in self.sweep.pending and not self.sweep.serve(key)]
 
     def _blame(self, keys: list[str], error: BaseException) -> None:
@@ -241,7 +236,6 @@ def train_on_worker(
     looked = time.monotonic()
 
     def should_stop() -> bool:
-        """Return whether the driver is gone or the worker is closing."""
         nonlocal looked
         if time.monotonic() - looked >= LOOK_SECONDS:
             looked = time.monotonic()
@@ -250,23 +244,21 @@ def train_on_worker(
         return worker.status.name not in ("running", "paused")
 
     sweep = Sweep(specs, store, hardware, len(specs), checkpoint_seconds, None, memory)
-    sweep.prepare()
+    sweep.prepare(clean=False)
     try:
         with within(memory, hardware), suppress(Interrupted):
             sweep.work(should_stop, wait=False)
     except getattr(torch, "AcceleratorError", ()) as error:
         if isinstance(error, torch.cuda.OutOfMemoryError):
             raise
-        os._exit(CONTEXT_LOST)  # later tasks would fail in this process; Dask's nanny restarts it
+        os._exit(os.EX_SOFTWARE)  # without its CUDA context, later tasks would fail; Dask's nanny restarts the worker
 
 
 def _packed(function: Callable[..., None], *arguments: Any) -> Callable[[], None]:
-    """Return a function without arguments that unpickles a call on the worker and executes it.
-
-    Dask's scheduler unpickles whatever is submitted, but may not have this package or the user's classes.
-    """
+    """Return a function without arguments that unpickles a call on the worker and executes it."""
     from distributed.protocol.pickle import dumps
 
+    # Dask's scheduler unpickles whatever is submitted, but may not have this package or the user's classes.
     content = dumps((function, arguments))
 
     def call() -> None:

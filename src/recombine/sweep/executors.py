@@ -1,8 +1,4 @@
-"""Train specs in this process (`local`), in several (`processes`), or on a Dask cluster (`cluster`).
-
-Completed runs are loaded from the store; unfinished ones continue from their checkpoints, with bit-identical results.
-Several processes may share a store: each waits for runs that another one is training.
-"""
+"""`train`: train specs in this process (`local`), in several (`processes`), or on a Dask cluster (`cluster`)."""
 
 from __future__ import annotations
 
@@ -46,6 +42,9 @@ def train(
     progress: Shown = "auto",
 ) -> list[Run]:
     """Train all specs that are not in the store yet, and return the finished runs in the order of the specs.
+
+    Unfinished runs continue from their checkpoints, with bit-identical results. Several processes may share a store:
+    each waits for runs that another one is training.
 
     Parameters
     ----------

@@ -1,7 +1,4 @@
-"""A sweep in this process, which trains the specs that are not in the store, group by group.
-
-The store's locks divide the work among all processes that share it.
-"""
+"""A sweep in this process; the store's locks divide the work among all processes that share it."""
 
 from __future__ import annotations
 
@@ -89,17 +86,14 @@ class Sweep:
 
     def run(self) -> None:
         """Train pending runs, stopping between steps when interrupted."""
-        self.begin()
+        self.prepare()
         with Interruptions() as interruptions:
             self.work(lambda: interruptions.noted)
 
-    def begin(self) -> None:
-        """Clean up after killed processes, and prepare the sweep."""
-        self.store.clean()
-        self.prepare()
-
-    def prepare(self) -> None:
-        """Find completed runs in the store, and count the steps of the others."""
+    def prepare(self, *, clean: bool = True) -> None:
+        """Find completed runs in the store, and count the steps of the others; clean up after killed processes."""
+        if clean:
+            self.store.clean()
         self.serve_finished()
         self.steps = {key: spec.total_steps for key, spec in self.pending.items()}
         self.steps_pending = sum(self.steps.values())
@@ -144,7 +138,6 @@ class Sweep:
         return run is not None
 
     def _settle(self, key: str, run: Run) -> None:
-        """Count a run as finished."""
         self.finished[key] = run
         del self.pending[key]
         self.steps_pending -= self.steps.get(key, 0)
@@ -192,7 +185,6 @@ class Sweep:
             raise
 
     def _trained(self, keys: list[str], should_stop: ShouldStop) -> Group:
-        """Train a group of runs to the end."""
         group = Group(self.store, {key: self.pending[key] for key in keys}, self.device)
         done, saved = group.steps_done, time.perf_counter()
         for _ in group.fit():

@@ -1,8 +1,7 @@
 """A sweep in several single-threaded processes.
 
-A small network hardly benefits from a second core, so several processes train faster than several threads. The store's
-locks divide the work: each worker is an ordinary sweep over all pending runs, and the parent only adds up their
-reports. Each run uses one thread, so its result does not depend on the number of processes.
+Each worker is an ordinary sweep over all pending runs, which the store's locks divide among them; the parent only adds
+up their reports. Each run uses one thread, so its result does not depend on the number of processes.
 
 When a worker receives a signal or a message from the parent, or the parent ends (which closes the pipe), it writes a
 checkpoint and exits. If a worker dies, its locks are released and the other workers train its runs.
@@ -35,11 +34,12 @@ LEAVE_SECONDS = 10.0
 SEARCH_SECONDS = 1.0
 """Time between checks of the store for finished runs."""
 NOTHING = Progress(runs=0, finished=0, members=0, steps_done=0, steps_left=0, error=math.nan)
+"""Sent by a worker when it is ready; its progress and, if one occurs, an error follow."""
 
 
 def train_in_processes(sweep: Sweep, processes: int) -> None:
     """Finish a sweep with up to this many worker processes, or in the current process if one is enough."""
-    sweep.begin()
+    sweep.prepare()
     count, threads = min(processes, len(sweep.pending)), torch.get_num_threads()
     with Interruptions() as interruptions:
         if count < 2:
@@ -58,10 +58,7 @@ def train_in_processes(sweep: Sweep, processes: int) -> None:
 
 
 def run_worker(parent: Connection, store: Store, members: int, checkpoint_seconds: float) -> None:
-    """Train the specs that the parent sends, until all are done, the parent says to stop, or the parent ends.
-
-    The worker sends an empty `Progress` when it is ready, then its progress, and finally an error, if any.
-    """
+    """Train the specs that the parent sends, until all are done, the parent says to stop, or the parent ends."""
     torch.set_num_threads(1)
     stopping = threading.Event()
     for number in SIGNALS:  # even repeated ones, since the parent decides whether to stop at once
@@ -71,16 +68,16 @@ def run_worker(parent: Connection, store: Store, members: int, checkpoint_second
         wait([parent])
         stopping.set()
 
-    def report(progress: Progress) -> None:
+    def report(message: Progress | Exception) -> None:
         with suppress(OSError):  # the parent is gone, and `listen` will notice
-            parent.send(progress)
+            parent.send(message)
 
     try:
         report(NOTHING)
         sweep = Sweep(parent.recv(), store, torch.device("cpu"), members, checkpoint_seconds, report)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
         threading.Thread(target=listen, daemon=True).start()
-        sweep.begin()
+        sweep.prepare()
         sweep.work(stopping.is_set)
         sweep.report()  # the last runs
     except EOFError:
@@ -88,17 +85,11 @@ def run_worker(parent: Connection, store: Store, members: int, checkpoint_second
     except Exception as error:
         if not isinstance(error, RecombineError):
             error.add_note(traceback.format_exc())
-        _send(parent, error)
-
-
-def _send(parent: Connection, error: Exception) -> None:
-    """Send an error, or its message if it cannot be pickled."""
-    try:
-        pickle.loads(pickle.dumps(error))
-    except Exception:
-        error = RecombineError(f"{type(error).__name__} in a worker ({reason_of(error)})")
-    with suppress(OSError):
-        parent.send(error)
+        try:
+            pickle.loads(pickle.dumps(error))
+            report(error)
+        except Exception:  # it cannot be pickled
+            report(RecombineError(f"{type(error).__name__} in a worker ({reason_of(error)})"))
 
 
 class _Workers:

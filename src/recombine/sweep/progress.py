@@ -112,7 +112,6 @@ class TrainingBar:
             self.bar.console.print(visible(line))
 
     def __call__(self, progress: Progress) -> None:
-        """Show new progress."""
         if self.last is not None and progress.steps_done < self.last.steps_done:  # the command's next sweep
             self.sweep_began, self.tenth = self.clock(), 0
         self.last = progress

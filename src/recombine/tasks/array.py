@@ -4,7 +4,7 @@ Combinations may be missing; these are neither kept nor held out, and never eval
 data instead of a path, so a run's key changes with any pixel but does not depend on where the file is.
 
 Images have no derivative with respect to factors. No factor can be absent from an image: isolated examples are averages
-over images that may be trained on (`tasks/training_sets.py`). The blank output is the mean image.
+over images that may be trained on (`tasks/base.py`). The blank output is the mean image.
 """
 
 from __future__ import annotations

@@ -1,12 +1,19 @@
 """Tasks: a renderer from factor values to images, plus a factor grid, an encoding, a hold-out and a training set.
 
 Factor values are rows `(row, factor)`; NaN marks a factor that is **absent** from an example. An isolated-factor
-example (such as a stripe in the bump task) shows one or a few factors; all others are absent (`training_sets.py`).
+example shows a group of factors, by default one (a stripe in the bump task); all others are absent. A single factor is
+shown at all its values; a group of two or more only in combinations that may be trained on, so that a held-out pair is
+not revealed.
+
+If an image cannot be drawn without a factor (a digit always has some angle), the example is the **mean image** over
+that factor. Only combinations that may be trained on are averaged, so that no held-out image contributes. If there are
+more than `MOST_AVERAGED`, a fixed random sample is used. A value without any such combination has no example.
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Sequence
 from functools import cached_property
 from itertools import combinations
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Never, Self
@@ -22,7 +29,7 @@ from recombine.factors import Factor, FactorGrid
 from recombine.holdouts import AnyHoldout, Center, Holdout, HoldoutSummary, SomeFactors
 from recombine.records import ADDED, Registry, Variant
 from recombine.streams import stream
-from recombine.tasks.training_sets import AnyTrainingRule, Draws, Each, averaged_images, isolated_rows
+from recombine.tasks.training_sets import AnyTrainingRule, Draws, Each
 
 
 class Examples(NamedTuple):
@@ -40,6 +47,10 @@ WHICH = KEPT | {
 """Fields that determine which examples are trained on or held out."""
 ENUMERATED = 10**5
 """Largest grid whose codes are computed all at once."""
+MOST_AVERAGED = 4096
+"""Maximum number of images averaged into one example."""
+PIXELS = 2**24
+"""Maximum number of pixels drawn at once for averages."""
 
 
 class Task(Variant):
@@ -101,9 +112,9 @@ class Task(Variant):
         """`(y, x)`, or `(channel, y, x)` for colour."""
 
     @property
-    @abstractmethod
     def background(self) -> float:
         """Pixel value of an empty image."""
+        return 0.0
 
     @abstractmethod
     def render(self, values: Float[Tensor, "row factor"]) -> Float[Tensor, "row *channel y x"]:
@@ -179,7 +190,49 @@ class Task(Variant):
         fixed = list(self.fixed_factors)
         if not fixed or not bool(torch.isnan(values[:, fixed]).any()):
             return self.render(values)
-        return averaged_images(values, self.grid, self._usable(), fixed, self.render)
+        distinct, inverse = torch.unique(values.nan_to_num(nan=torch.inf), dim=0, return_inverse=True)
+        distinct = torch.where(distinct.isinf(), torch.nan, distinct)
+        lowest = torch.tensor([factor.low for factor in self.grid.factors], dtype=values.dtype)
+        nearest = self.grid.positions(self.grid.nearest(torch.where(distinct.isnan(), lowest, distinct))).tolist()
+        drawn, owners, weights = [], [], []
+        for owner, (row, position) in enumerate(zip(distinct, nearest, strict=True)):
+            rows, weight = self._completions(row, position)
+            drawn.append(rows)
+            weights.append(weight / weight.sum())
+            owners.append(torch.full((len(rows),), owner))
+        rows, owner_of, weight_of = torch.cat(drawn), torch.cat(owners), torch.cat(weights)
+        one = self.render(rows[:1])
+        total, step = one.new_zeros(len(distinct), *one.shape[1:]), max(1, PIXELS // one.numel())
+        for part in torch.arange(len(rows)).split(step):
+            images = self.render(rows[part])
+            weighted = images * weight_of[part].to(images).reshape(-1, *[1] * (images.ndim - 1))
+            total.index_add_(0, owner_of[part], weighted)
+        return total[inverse]
+
+    def _completions(
+        self, row: Float[Tensor, " factor"], position: Sequence[int]
+    ) -> tuple[Float[Tensor, "row factor"], Float[Tensor, " row"]]:
+        """Return rows with values for absent factors that are not optional, and each row's number of usable points.
+
+        `position` is the row's position on the grid, for the factors that are present.
+        """
+        grid, absent = self.grid, torch.isnan(row).tolist()
+        filled = [axis for axis in self.fixed_factors if absent[axis]]
+        if not filled:
+            return row[None], torch.ones(1, dtype=torch.float64)
+        free = FactorGrid(tuple(grid.factors[axis] for axis in filled))
+        slices = [slice(None) if gone else slice(at, at + 1) for gone, at in zip(absent, position, strict=True)]
+        counts = self._usable_by(filled, tuple(slices)).sum(dim=1)
+        chosen = torch.nonzero(counts).flatten()
+        if not len(chosen):
+            raise InvalidValue("values", row.tolist(), "values of combinations that may be trained on")
+        if len(chosen) > MOST_AVERAGED:  # the sample depends only on the row
+            shown = ", ".join(f"{name}={value:g}" for name, value in zip(grid.names, row.tolist(), strict=True))
+            order = torch.randperm(len(chosen), generator=stream(0, f"mean over the absent factors of {shown}"))
+            chosen = chosen[order[:MOST_AVERAGED].sort().values]
+        rows = row.expand(len(chosen), -1).clone()
+        rows[:, filled] = free.rows(chosen)
+        return rows, counts[chosen].double()
 
     @cached_property
     def blank(self) -> Float[Tensor, " ..."]:
@@ -193,7 +246,15 @@ class Task(Variant):
 
     def isolated_values(self) -> Float[Tensor, "row factor"]:
         """Return rows with every value of one factor (or group of factors) and all other factors absent."""
-        return isolated_rows(self.grid, self._usable(), self._shown_groups(), self.fixed_factors)
+        blocks = []
+        for group in self._shown_groups():
+            shown = FactorGrid(tuple(self.grid.factors[axis] for axis in group))
+            block = torch.full((shown.size, len(self.grid.factors)), torch.nan, dtype=torch.float64)
+            block[:, list(group)] = shown.points
+            if len(group) > 1 or set(self.fixed_factors) - set(group):
+                block = block[self._usable_by(group).any(dim=1)]
+            blocks.append(block)
+        return torch.cat(blocks)
 
     def _shown_groups(self) -> list[tuple[int, ...]]:
         """Return the groups of factors shown in isolated examples."""
@@ -206,11 +267,10 @@ class Task(Variant):
 
     def training_values(self, seed: int) -> Float[Tensor, "row factor"]:
         """Return the training set for a seed, with one row per example in an epoch."""
-        usable = self._usable()
         if self.centers == "real":
-            combined = self._real_values(usable, seed)
+            combined = self._real_values(seed)
         else:
-            places = torch.nonzero(usable).flatten()
+            places = torch.nonzero(self.usable).flatten()
             combined = self.grid.rows(places[self.training.choose(len(places), stream(seed, "training set"))])
         if not self.isolated:
             return combined
@@ -224,18 +284,26 @@ class Task(Variant):
                 combined = _repeated(combined, round(len(alone) * (1 - self.mixing) / self.mixing), generator)
         return torch.cat([alone, combined])
 
-    def _usable(self) -> Bool[Tensor, " point"]:
+    @cached_property
+    def usable(self) -> Bool[Tensor, " point"]:
+        """Mask of grid points that may be trained on."""
         return self.present if self.region == "whole" else self.present & ~self.held_out
 
-    def _real_values(self, usable: Bool[Tensor, " point"], seed: int) -> Float[Tensor, "row factor"]:
+    def _usable_by(self, axes: Sequence[int], part: tuple[slice, ...] = ()) -> Bool[Tensor, "value other"]:
+        """Return which points (in a part of the grid) may be trained on, one row per combination of some factors."""
+        others = [axis for axis in range(len(self.grid.shape)) if axis not in axes]
+        usable = self.usable.reshape(self.grid.shape)[part].permute(*axes, *others)
+        return usable.reshape(usable.shape[: len(axes)].numel(), -1)
+
+    def _real_values(self, seed: int) -> Float[Tensor, "row factor"]:
         """Return uniform draws from the part of the continuous domain whose nearest grid points are usable."""
-        count = self.training.count(int(usable.sum()))
+        count = self.training.count(int(self.usable.sum()))
         low = torch.tensor([factor.low for factor in self.grid.factors], dtype=torch.float64)
         high = torch.tensor([factor.high for factor in self.grid.factors], dtype=torch.float64)
         generator, values = stream(seed, "training set"), torch.empty(0, len(low), dtype=torch.float64)
         while len(values) < count:
             draws = low + (high - low) * torch.rand(2 * count, len(low), dtype=torch.float64, generator=generator)
-            values = torch.cat([values, draws[usable[self.grid.nearest(draws)]]])
+            values = torch.cat([values, draws[self.usable[self.grid.nearest(draws)]]])
         return values[:count]
 
     # -- validation --------------------------------------------------------------------------------------------
@@ -252,7 +320,7 @@ class Task(Variant):
             raise InvalidValue("holdout", str(self.holdout), allowed)
         self._check_centers()
         self._check_isolated()
-        usable = int(self._usable().sum())
+        usable = int(self.usable.sum())
         if usable == 0:
             raise InvalidValue("holdout", str(self.holdout), "a mask that keeps at least one combination")
         if self.training.count(usable) == 0 and not self.isolated:

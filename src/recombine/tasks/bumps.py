@@ -51,6 +51,17 @@ class GaussianTask(Task):
     def background(self) -> float:
         return 0.0 if self.polarity == "bright" else 1.0
 
+    def _upright(self, x: Tensor, y: Tensor, width: Tensor | float) -> Float[Tensor, "row y x"]:
+        """Return round bumps, each the product of one profile per axis; `width` is 2σ²."""
+        across, down = (torch.exp(-(self._offsets(centers) ** 2) / width) for centers in (x, y))
+        return across[:, None, :] * down[:, :, None]
+
+    def _offsets(self, centers: Float[Tensor, " row"]) -> Float[Tensor, "row pixel"]:
+        """Return each pixel's offset from the centre along one axis, or 0 if the factor is absent."""
+        pixels = torch.arange(self.size, dtype=centers.dtype, device=centers.device)
+        absent = torch.isnan(centers)[:, None]
+        return torch.where(absent, 0.0, pixels - present(centers, 0.0)[:, None])
+
 
 @TASKS.register
 class BumpTask(GaussianTask):
@@ -78,15 +89,10 @@ class BumpTask(GaussianTask):
 
     def render(self, values: Float[Tensor, "row factor"]) -> Float[Tensor, "row y x"]:
         self.check_columns(values)
-        image = self._profile(values[:, 0])[:, None, :] * self._profile(values[:, 1])[:, :, None]
+        image = self._upright(values[:, 0], values[:, 1], 2 * self.sigma**2)
         if self.brightness > 1:
             image = image * values[:, 2].nan_to_num(nan=1.0)[:, None, None]
         return image if self.polarity == "bright" else 1 - image
-
-    def _profile(self, centers: Float[Tensor, " row"]) -> Float[Tensor, "row pixel"]:
-        """Return a Gaussian over the pixels of one axis; 1 everywhere if the factor is absent."""
-        pixels = torch.arange(self.size, dtype=centers.dtype, device=centers.device)
-        return torch.exp(-((pixels - centers[:, None]) ** 2) / (2 * self.sigma**2)).nan_to_num(nan=1.0)
 
 
 @TASKS.register
@@ -109,6 +115,10 @@ class BumpsTask(GaussianTask, QuantityTask):
     elongation: Annotated[float, Field(ge=1, le=100)] = 3.0
     """Ratio of the long to the short axis of an oriented bump."""
 
+    @property
+    def position_factors(self) -> tuple[str, ...]:  # type: ignore[override]
+        return ("x", "y") if {"x", "y"} <= {*self.grid.names} else ()
+
     def quantities(self) -> tuple[Quantity, ...]:
         return (
             Quantity("x", 0, self.size - 1),
@@ -121,17 +131,13 @@ class BumpsTask(GaussianTask, QuantityTask):
     def render(self, values: Float[Tensor, "row factor"]) -> Float[Tensor, "row y x"]:
         columns = self.columns(values)
         sigma = self.sigma * present(columns["size"], 1.0)
-        upright = bool(torch.isnan(columns["orientation"]).all())
-        image = self._upright(columns, sigma) if upright else self._turned(columns, sigma)
+        if bool(torch.isnan(columns["orientation"]).all()):
+            image = self._upright(columns["x"], columns["y"], (2 * sigma**2)[:, None])
+        else:
+            image = self._turned(columns, sigma)
         if not bool(torch.isnan(columns["intensity"]).all()):
             image = image * present(columns["intensity"], 1.0)[:, None, None]
         return image if self.polarity == "bright" else 1 - image
-
-    def _upright(self, columns: dict[str, Tensor], sigma: Float[Tensor, " row"]) -> Float[Tensor, "row y x"]:
-        """Return round bumps, each the product of one profile per axis."""
-        width = (2 * sigma**2)[:, None]
-        across, down = (torch.exp(-(self._offsets(columns[name]) ** 2) / width) for name in ("x", "y"))
-        return across[:, None, :] * down[:, :, None]
 
     def _turned(self, columns: dict[str, Tensor], sigma: Float[Tensor, " row"]) -> Float[Tensor, "row y x"]:
         """Return elongated bumps; y points down, so the long axis is (cos, −sin)."""
@@ -147,12 +153,6 @@ class BumpsTask(GaussianTask, QuantityTask):
         along = (sharp_x[:, None] * right**2)[:, None, :] + (sharp_y[:, None] * down**2)[:, :, None]
         mixed = ((xy / sigma**2)[:, None] * right)[:, None, :] * down[:, :, None]
         return torch.exp(mixed - along)
-
-    def _offsets(self, centers: Float[Tensor, " row"]) -> Float[Tensor, "row pixel"]:
-        """Return each pixel's offset from the centre along one axis, or 0 if the factor is absent."""
-        pixels = torch.arange(self.size, dtype=centers.dtype, device=centers.device)
-        absent = torch.isnan(centers)[:, None]
-        return torch.where(absent, 0.0, pixels - present(centers, 0.0)[:, None])
 
 
 def present(values: Float[Tensor, " row"], neutral: float) -> Float[Tensor, " row"]:

@@ -24,8 +24,6 @@ from recombine.errors import InvalidValue, listed
 from recombine.factors import Factor, FactorGrid
 from recombine.tasks.base import Task
 
-POSITION = ("x", "y")
-"""Factors that give a position in the image: column and row."""
 FARTHEST = 1e6
 """Default bound on the magnitude of a quantity."""
 
@@ -54,12 +52,9 @@ class Quantity:
         low, high = ends or (first, last)
         if self.form == "category":
             low, high = 0.0, count - 1.0
-            if high > self.most:
-                allowed = f"at most {self.most + 1:g} values of {self.name}"
-                raise InvalidValue("factors", f"{self.name}={count}", allowed)
-            if ends and ends != (low, high):
-                text = f"{self.name}={'..'.join(map(_written, ends))}..{count}"
-                raise InvalidValue("factors", text, f"{self.name}={count}, which means the first {count}")
+            if high > self.most or ends not in ((), (low, high)):
+                text = f"{self.name}={'..'.join(map(_written, (*ends, count)))}"
+                raise InvalidValue("factors", text, f"{self.name}=COUNT, for the first {self.most + 1:g} or fewer")
         for end in (low, high):
             self.check(end)
         return Factor(self.name, low, high, count, form=self.form, period=self.period)
@@ -117,17 +112,11 @@ class QuantityTask(Task):
     fixed: tuple[FixedText, ...] = ()
     """Values of quantities held constant, each as NAME=VALUE; all others have defaults."""
 
-    peaked: ClassVar[bool] = True
-    """Whether the brightest (or darkest) pixel is at (x, y), as in a bump but not in a uniformly bright sprite."""
+    position_factors: ClassVar[tuple[str, ...]] = ()
 
     @abstractmethod
     def quantities(self) -> tuple[Quantity, ...]:
         """Return everything that the renderer can vary."""
-
-    @property
-    def position_factors(self) -> tuple[str, ...]:  # type: ignore[override]  # here it depends on the factors
-        """Factors x and y if both exist and give the position of the brightest (or darkest) pixel; else empty."""
-        return POSITION if self.peaked and {*POSITION} <= {*self.grid.names} else ()
 
     def factor_grid(self) -> FactorGrid:
         parsed = [_parsed("factors", text) for text in self.factors]

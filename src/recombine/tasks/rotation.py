@@ -93,10 +93,6 @@ class RotationTask(Task):
         return self.size, self.size
 
     @property
-    def background(self) -> float:
-        return 0.0
-
-    @property
     def shown_digits(self) -> tuple[int, ...]:
         """Digit for each value of the factor `digit`."""
         return (self.digit, *(other for other in range(DIGITS) if other != self.digit))[: self.digits]

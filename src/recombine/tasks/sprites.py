@@ -62,7 +62,6 @@ class Scene(QuantityTask):
     """Height and width of the image in pixels."""
 
     optional_factors: ClassVar[tuple[str, ...] | None] = ()
-    peaked: ClassVar[bool] = False
     sprite_shapes: ClassVar[tuple[str, ...]] = ("disc",)
     """Shape for each value of the factor `shape`."""
     suffixes: ClassVar[tuple[str, ...]] = ("", SECOND)
@@ -72,10 +71,6 @@ class Scene(QuantityTask):
     @property
     def image_shape(self) -> tuple[int, ...]:
         return (CHANNELS, self.size, self.size) if self.in_colour else (self.size, self.size)
-
-    @property
-    def background(self) -> float:
-        return 0.0
 
     def quantities(self) -> tuple[Quantity, ...]:
         return tuple(quantity for suffix in self.suffixes for quantity in self.sprite_quantities(suffix))

@@ -1,7 +1,5 @@
 """Tests of factorization: do activations consist of one block per factor, up to an invertible map (Eq. 23–28)?
 
-Conventions
------------
 Activations cover a whole factor grid, in grid order; some combinations are held out, the others are kept. Activations
 are projected onto the directions that explain most of their variance (Eq. 23, `projections`) and mapped to as many
 coordinates, each assigned to the block of one factor: by a linear map (Eq. 24, `separation`) or by a flow initialised
@@ -12,23 +10,19 @@ the fraction of the activations' variance there that the predicted coordinates r
 are means of R² over whitened directions: at most 1, and 0 or less if nothing is predicted. The p-value compares the
 score with those of activations permuted among the kept combinations and among the held-out ones, so that the projection
 does not change. A test is passed with a score and a recovered fraction of at least 0.9, p ≤ 0.05, and a coordinate for
-every factor. Flows are trained for permutations only if the activations would otherwise pass, since the p-value matters
-only then.
+every factor.
 
-Held-out points are decisive for two reasons: a sufficiently general map T straightens every smooth injective
-representation, so all of them are factorized by the paper's definition, and a flow with enough parameters straightens
-anything at the points it was trained on. "Entangled" therefore means that information about a factor was lost (no map
-recovers it), or that the map does not generalise to new combinations.
+Held-out points are decisive: a sufficiently general map straightens every smooth injective representation, and a flow
+with enough parameters straightens anything at the points it was trained on. "Entangled" therefore means that
+information about a factor was lost, or that the map does not generalise to new combinations.
 
 Partial factorization (Eq. 28): a grouping is a partition of the factors; the combinations of values within a group
-count as values of one factor, and the score is that of the linear test. A grouping's value is its score minus a penalty
-for every merger, so that separate factors are not merged; a single group of all factors has score 1 by definition. The
-best grouping has the largest value. A held-out point is scored if every group's combination occurs at some kept point.
-A grouping without such a point, or with a group without coordinates, has value −∞.
+count as values of one factor. A grouping's value is the score of the linear test minus a penalty for every merger; a
+single group of all factors has score 1 by definition. A held-out point is scored if every group's combination occurs at
+some kept point. A grouping without such a point, or with a group without coordinates, has value −∞.
 
 All of this is functional modularity. Structural modularity is stricter and involves no map: each unit encodes one
-factor. `unit_selectivity` is the fraction of each unit's variance over the grid that each factor explains alone (its
-main effect).
+factor (`unit_selectivity`).
 
 Known answers: linear mixtures of concatenated single-factor codes pass both tests; after an invertible nonlinearity,
 they pass only the second; random vectors per combination, and functions of x + y or x·y alone, pass neither. The
@@ -49,7 +43,7 @@ from torch import Tensor
 
 from recombine.errors import InvalidValue
 from recombine.theory.flows import STEPS, straightened
-from recombine.theory.projections import SHARE, projection, refuse_not_finite
+from recombine.theory.projections import SHARE, main_effects, projection, refuse_not_finite
 from recombine.theory.separation import Design, kept_points, predicted, separate, share_predicted
 
 PERMUTATIONS, TRAINED_PERMUTATIONS = 99, 19
@@ -215,7 +209,7 @@ class Activations:
             raise InvalidValue("shape", shape, f"two or more factors with {features.shape[-2]} combinations")
         kept = kept_points(shape, held_out)
         each = features.reshape(-1, *features.shape[-2:])
-        coordinates = tuple(projection(own, kept, share=share)(own) for own in each)
+        coordinates = tuple(projection(own, kept, share=share) for own in each)
         return cls(shape, tuple(features.shape[:-2]), kept, coordinates)
 
     def design(self, groups: Sequence[Sequence[int]] | None = None) -> Design:
@@ -323,15 +317,7 @@ def unit_selectivity(features: Float[Tensor, "*member point feature"], shape: tu
     ([[1.0, 0.0], [0.5, 0.5], [0.0, 0.0]], [0, 0, -1])
     """
     refuse_not_finite("features", features)
-    values = features.double()
-    centred = (values - values.mean(dim=-2, keepdim=True)).unflatten(-2, shape)
-    lead, axes = features.ndim - 2, range(len(shape))
-    variance = centred.square().mean(dim=tuple(lead + axis for axis in axes))
-    varies = variance > CONSTANT * values.square().mean(dim=-2)
-    alone = [
-        centred.mean(dim=tuple(lead + axis for axis in axes if axis != own)).square().mean(dim=-2)
-        if len(shape) > 1 else variance
-        for own in axes
-    ]  # fmt: skip
-    share = torch.stack(alone, dim=-1) / torch.where(varies, variance, 1.0)[..., None] * varies[..., None]
+    variance, _, effects = main_effects(features, shape)
+    varies = variance > CONSTANT * features.double().square().mean(dim=-2)
+    share = (effects / torch.where(varies, variance, 1.0) * varies).movedim(0, -1)
     return Selectivity(share, torch.where(varies, share.argmax(dim=-1), NONE))

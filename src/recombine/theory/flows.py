@@ -1,9 +1,8 @@
 """Invertible maps that straighten activations, trained for many members at once (Eq. 25–27).
 
 A flow is a chain of affine coupling layers. Every layer applies a fixed random rotation, then scales and shifts one
-half of the coordinates by functions of the other half. Scales are e^(b·tanh), so no layer stretches without bound, and
-the inverse is exact and as cheap as the map. A new flow is the identity. All members start from the same random
-numbers, so the result of a member does not depend on the others in its batch.
+half of the coordinates by functions of the other half. Scales are e^(b·tanh), so no layer stretches without bound. All
+members start from the same random numbers, so the result of a member does not depend on the others in its batch.
 
 The loss, at kept (not held-out) points, is the sum of two fractions of variance. The first is the variance that remains
 unexplained when each coordinate, after the best linear separation (`separation`), is predicted from its factor; the
@@ -21,7 +20,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import pairwise
 
 import torch
@@ -121,9 +120,8 @@ def _halves(size: int, layer: int) -> list[int]:
 def straightened(coordinates: Tensor, design: Design, *, steps: int) -> Flow:
     """Train a flow, in float64, that straightens coordinates `[member, point, coordinate]`."""
     labels = design.labels[:, design.kept].cpu()
-    everything = torch.ones(labels.shape[1], dtype=torch.bool)
-    left_out = random_points(labels, everything, VALIDATION, 0)
-    scored = left_out if bool(left_out.any()) else everything  # nothing is left out if every value has a single point
+    left_out = random_points(labels, VALIDATION, 0)
+    scored = left_out if bool(left_out.any()) else ~left_out  # nothing is left out if every value has a single point
     inner = Design.from_cells(labels, ~left_out, scored).on(coordinates.device)
     training = Training(coordinates[:, design.kept].float(), inner)
     for step in range(0, steps + 1, REVISION):
@@ -135,22 +133,15 @@ def straightened(coordinates: Tensor, design: Design, *, steps: int) -> Flow:
     return training.flow.with_parameters([own.double() for own in training.best])
 
 
-@dataclass(eq=False)
 class Training:
     """Training state. Adam is implemented here because members that stop must be removed with their moments."""
 
-    points: Tensor
-    """`[member, point, coordinate]` of the active members."""
-    design: Design
-    flow: Flow = field(init=False)
-    best: list[Tensor] = field(init=False)
-    """Every member's parameters that predicted the validation points best."""
-
-    def __post_init__(self) -> None:
-        members, device = len(self.points), self.points.device
-        flow = Flow.identity(members, self.points.shape[-1])
+    def __init__(self, points: Tensor, design: Design) -> None:
+        members, device = len(points), points.device
+        self.points, self.design = points, design  # `[member, point, coordinate]` of the active members
+        flow = Flow.identity(members, points.shape[-1])
         self.flow = flow.with_parameters([own.to(device) for own in flow.parameters])
-        self.best = [own.clone() for own in self.flow.parameters]
+        self.best = [own.clone() for own in self.flow.parameters]  # those that predicted the validation points best
         self.moments = [[torch.zeros_like(own) for own in self.best] for _ in BETAS]
         self.value = torch.full((members,), -math.inf, device=device)
         self.improved = torch.zeros(members, dtype=torch.int64, device=device)
@@ -178,7 +169,9 @@ class Training:
             best[at] = own[better]
         going_on = self.improved[self.active] > step - PATIENCE
         if not bool(going_on.all()):
-            self._leave(going_on)
+            self.active, self.points = self.active[going_on], self.points[going_on]
+            self.flow = self.flow.with_parameters([own[going_on] for own in self.flow.parameters])
+            self.moments = [[own[going_on] for own in moments] for moments in self.moments]
         return rotation[going_on], block[going_on]
 
     def descend(self, rotation: Tensor, block: Tensor, rate: float) -> None:
@@ -206,11 +199,6 @@ class Training:
         recovered = self.flow.inverse(_mixed(prediction, factor, rotation))
         lost = (recovered - points).square().mean(dim=(1, 2)) / points.square().mean(dim=(1, 2))
         return 1 - explained.mean(dim=-1) + lost
-
-    def _leave(self, going_on: Tensor) -> None:
-        self.active, self.points = self.active[going_on], self.points[going_on]
-        self.flow = self.flow.with_parameters([own[going_on] for own in self.flow.parameters])
-        self.moments = [[own[going_on] for own in moments] for moments in self.moments]
 
 
 def _separated(images: Tensor, factor: Tensor, rotation: Tensor) -> Tensor:

@@ -7,9 +7,8 @@ mixture of rank R is Σ_r λ_r Π_i p_i^(r)(x_i), where the weights and every p_
 from the distribution to the mixture: Kullback–Leibler in nats, or total variation, half the sum of absolute
 differences. `mixture_rank` is the smallest rank within ε.
 
-For Kullback–Leibler the mixture is fitted by expectation–maximisation from several random starts, and the best fit is
-returned; distributions that have converged, or are close enough, leave the batch. For total variation, the fit
-continues by gradient descent on a smoothed distance, and the best mixture is returned.
+The mixture is fitted by expectation–maximisation, and the best of several random starts is returned. For total
+variation, gradient descent on a smoothed distance follows.
 
 Known answers: at rank 1, the divergence is the total correlation (mutual information for two factors), which is 0 for
 independent factors; planted mixtures of k products are recovered with rank k.
@@ -43,9 +42,6 @@ EXACT = 1e-12
 POLISHING = 400
 """Number of gradient steps on the total variation."""
 
-Found = list[Tensor]
-"""Weights, the distributions of every factor, and divergences."""
-
 
 @dataclass(frozen=True, eq=False)
 class MixtureOfProducts(SumOfProducts):
@@ -70,15 +66,12 @@ def mixture_of_products(
     >>> [round(mixture_of_products(same, (2, 2), rank).divergence.item(), 4) for rank in (1, 2)]
     [0.6931, 0.0]
     """
+    flat, batch = _distributions(probabilities), probabilities.shape[:-1]
     if divergence not in ("kl", "tv"):
         raise InvalidValue("divergence", divergence, "kl or tv")
-    flat = _distributions(probabilities)
-    fit = Fit(shape, rank, EXACT)
-    best = fit.best(flat, restarts)
+    weights, *factors, distance = found = _fitted(flat, shape, rank, restarts)
     if divergence == "tv":
-        best = fit.polished(flat, best)
-    batch = probabilities.shape[:-1]
-    weights, *factors, distance = best
+        weights, *factors, distance = _polished(flat, found[:-1])
     return MixtureOfProducts(*ordered(weights, factors, batch), distance.reshape(batch))
 
 
@@ -91,7 +84,7 @@ def mixture_rank(
     largest: int = 8,
     restarts: int = RESTARTS,
 ) -> Int[Tensor, "*batch"]:
-    """Smallest number of products whose mixture is within ε of a distribution (Eq. 20); −1 if above `largest`.
+    """Return the smallest number of products whose mixture is within ε (Eq. 20); −1 if above `largest`.
 
     >>> mixture_rank(torch.eye(3).flatten() / 3, (3, 3), 0.01).item()
     3
@@ -100,14 +93,9 @@ def mixture_rank(
     ranks = torch.full((len(flat),), MORE, dtype=torch.int64, device=flat.device)
     for rank in range(1, min(largest, flat.shape[-1]) + 1):
         places = torch.nonzero(ranks == MORE).flatten()
-        if not len(places):
-            break
-        if divergence == "kl":  # the fit may stop once it is close enough
-            distance = Fit(shape, rank, enough=epsilon).best(flat[places], restarts)[-1]
-        else:
-            mixture = mixture_of_products(flat[places], shape, rank, divergence=divergence, restarts=restarts)
-            distance = mixture.divergence
-        ranks[places[distance <= epsilon]] = rank
+        if len(places):
+            found = mixture_of_products(flat[places], shape, rank, divergence=divergence, restarts=restarts)
+            ranks[places[found.divergence <= epsilon]] = rank
     return ranks.reshape(probabilities.shape[:-1])
 
 
@@ -123,95 +111,80 @@ def _distributions(probabilities: Tensor) -> Tensor:
     return flat / sums
 
 
-@dataclass(frozen=True, eq=False)
-class Fit:
-    """Settings for fitting mixtures of `rank` products."""
+def _fitted(flat: Tensor, shape: tuple[int, ...], rank: int, restarts: int) -> list[Tensor]:
+    """Return the best of several fits by expectation–maximisation; fits that have converged leave the batch."""
+    starts = 1 if rank == 1 else restarts
+    copies = flat.repeat(starts, 1)
+    result = _starts(copies, shape, rank)
+    divergence = torch.full((len(copies),), math.inf, dtype=flat.dtype, device=flat.device)
+    active = torch.arange(len(copies), device=flat.device)
+    for _ in range(-(-ITERATIONS // BLOCK)):
+        own, (weights, *factors) = copies[active], [part[active] for part in result]
+        for _sweep in range(BLOCK):
+            weights, factors = _sweep_once(own, shape, weights, factors)
+        for whole, part in zip(result, (weights, *factors), strict=True):
+            whole[active] = part
+        now = kullback_leibler(own, _mixture(weights, *factors))
+        done = ((divergence[active] - now).abs() < BLOCK * TOLERANCE) | (now <= EXACT)
+        divergence[active] = now
+        active = active[~done]
+        if not len(active):
+            break
+    best = divergence.unflatten(0, (starts, -1)).argmin(dim=0) * len(flat) + torch.arange(len(flat), device=flat.device)
+    return [part[best] for part in (*result, divergence)]
 
-    shape: tuple[int, ...]
-    rank: int
-    enough: float
-    """Divergence at which a fit may stop."""
 
-    def best(self, flat: Tensor, restarts: int) -> Found:
-        """Return the best of several starts for every distribution; those that are close enough are not restarted."""
-        generator = torch.Generator().manual_seed(0)
-        best = self.descended(flat, *self.start(flat, generator))
-        for _ in range(0 if self.rank == 1 else restarts - 1):
-            places = torch.nonzero(best[-1] > self.enough).flatten()
-            if not len(places):
-                break
-            fitted = self.descended(flat[places], *self.start(flat[places], generator))
-            better = fitted[-1] < best[-1][places]
-            for whole, part in zip(best, fitted, strict=True):
-                whole[places[better]] = part[better]
-        return best
+def _starts(flat: Tensor, shape: tuple[int, ...], rank: int) -> list[Tensor]:
+    """Return equal weights and random perturbations of the marginal distributions."""
+    generator = torch.Generator().manual_seed(0)
+    parts = [torch.full((len(flat), rank), 1 / rank, dtype=flat.dtype, device=flat.device)]
+    for axis, size in enumerate(shape):
+        drawn = torch.rand(len(flat), size, rank, generator=generator, dtype=flat.dtype).to(flat.device)
+        near = _summed(flat[..., None], shape, axis) * (0.05 + drawn.square())
+        parts.append(near / near.sum(dim=-2, keepdim=True))
+    return parts
 
-    def start(self, like: Tensor, generator: torch.Generator) -> tuple[Tensor, list[Tensor]]:
-        """Return random perturbations of the marginal distributions."""
-        grid = like.unflatten(-1, self.shape)
-        factors = []
-        for axis, size in enumerate(self.shape):
-            others = [1 + k for k in range(len(self.shape)) if k != axis]
-            drawn = torch.rand(len(like), size, self.rank, generator=generator, dtype=like.dtype).to(like.device)
-            near = grid.sum(dim=others)[..., None] * (0.05 + drawn.square())
-            factors.append(near / near.sum(dim=-2, keepdim=True))
-        return torch.full((len(like), self.rank), 1 / self.rank, dtype=like.dtype, device=like.device), factors
 
-    def descended(self, flat: Tensor, weights: Tensor, factors: list[Tensor]) -> Found:
-        """Run expectation–maximisation until convergence."""
-        result = [weights.clone(), *(own.clone() for own in factors)]
-        divergence = torch.full((len(flat),), math.inf, dtype=flat.dtype, device=flat.device)
-        active = torch.arange(len(flat), device=flat.device)
-        for _ in range(-(-ITERATIONS // BLOCK)):
-            own, weights, factors = flat[active], result[0][active], [part[active] for part in result[1:]]
-            for _sweep in range(BLOCK):
-                weights, factors = self._sweep(own, weights, factors)
-            for whole, part in zip(result, (weights, *factors), strict=True):
-                whole[active] = part
-            now = kullback_leibler(own, SumOfProducts(weights, tuple(factors)).values)
-            done = ((divergence[active] - now).abs() < BLOCK * TOLERANCE) | (now <= self.enough)
-            divergence[active] = now
-            active = active[~done]
-            if not len(active):
-                break
-        return [*result, divergence]
+def _sweep_once(
+    flat: Tensor, shape: tuple[int, ...], weights: Tensor, factors: list[Tensor]
+) -> tuple[Tensor, list[Tensor]]:
+    products = khatri_rao(factors) * weights[..., None, :]
+    mixture = products.sum(dim=-1).clamp(min=torch.finfo(flat.dtype).tiny)
+    shares = products * (flat / mixture)[..., None]  # responsibilities
+    weights = shares.sum(dim=-2)
+    below = torch.where(weights > 0, weights, 1.0)[..., None, :]
+    return weights, [_summed(shares, shape, axis) / below for axis in range(len(shape))]
 
-    def _sweep(self, flat: Tensor, weights: Tensor, factors: list[Tensor]) -> tuple[Tensor, list[Tensor]]:
-        products = khatri_rao(factors) * weights[..., None, :]
-        mixture = products.sum(dim=-1).clamp(min=torch.finfo(flat.dtype).tiny)
-        shares = products * (flat / mixture)[..., None]  # responsibilities
-        weights = shares.sum(dim=-2)
-        grid = shares.unflatten(-2, self.shape)
-        below = torch.where(weights > 0, weights, 1.0)[..., None, :]
-        factors = []
-        for axis in range(len(self.shape)):
-            others = [1 + k for k in range(len(self.shape)) if k != axis]
-            factors.append(grid.sum(dim=others) / below)
-        return weights, factors
 
-    def polished(self, flat: Tensor, fitted: Found) -> Found:
-        """Improve mixtures by gradient descent on the total variation."""
-        near = fitted[:-1]
-        best = [*near, total_variation(flat, SumOfProducts(near[0], tuple(near[1:])).values)]
-        tiny = torch.finfo(flat.dtype).tiny
-        logits = [part.clamp(min=tiny).log().clamp(min=-30).requires_grad_() for part in near]
-        optimizer = torch.optim.Adam(logits, lr=0.05)
-        schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, POLISHING)
-        for _step in range(POLISHING):
-            with torch.enable_grad():
-                now, own = logits[0].softmax(dim=-1), [logit.softmax(dim=-2) for logit in logits[1:]]
-                mixture = SumOfProducts(now, tuple(own)).values
-                smooth = ((flat - mixture).square() + 1e-12).sqrt().sum()
-            with torch.no_grad():
-                distance = total_variation(flat, mixture)
-                better = distance < best[-1]
-                for whole, part in zip(best, (now, *own, distance), strict=True):
-                    whole[better] = part[better]
-            optimizer.zero_grad()
-            smooth.backward()
-            optimizer.step()
-            schedule.step()
-        return best
+def _summed(values: Tensor, shape: tuple[int, ...], axis: int) -> Tensor:
+    """Sum `[problem, point, product]` over all factors but one."""
+    return values.unflatten(-2, shape).movedim(1 + axis, 1).flatten(2, -2).sum(dim=-2)
+
+
+def _polished(flat: Tensor, fitted: list[Tensor]) -> list[Tensor]:
+    """Improve mixtures by gradient descent on the total variation; return those that it brought closer."""
+    logits = [part.clamp(min=torch.finfo(flat.dtype).tiny).log().clamp(min=-30).requires_grad_() for part in fitted]
+
+    def current() -> list[Tensor]:
+        return [logits[0].softmax(dim=-1), *(logit.softmax(dim=-2) for logit in logits[1:])]
+
+    optimizer = torch.optim.Adam(logits, lr=0.05)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, POLISHING)
+    for _step in range(POLISHING):
+        optimizer.zero_grad()
+        with torch.enable_grad():
+            ((flat - _mixture(*current())).square() + 1e-12).sqrt().sum().backward()
+        optimizer.step()
+        schedule.step()
+    polished = [part.detach() for part in current()]
+    before, after = (total_variation(flat, _mixture(*parts)) for parts in (fitted, polished))
+    for whole, part in zip(fitted, polished, strict=True):
+        whole[after < before] = part[after < before]
+    return [*fitted, torch.minimum(before, after)]
+
+
+def _mixture(weights: Tensor, *factors: Tensor) -> Tensor:
+    return SumOfProducts(weights, factors).values
 
 
 def kullback_leibler(p: Tensor, q: Tensor) -> Tensor:

@@ -1,23 +1,18 @@
 """Gram matrices, distances and principal directions of activations over points (Eq. 23).
 
-Conventions
------------
 Activations are `(*member, point, feature)`, with points in grid order. A metric over a few hundred grid points needs
 only the products of their features, not tens of thousands of features. Features are centred first, so that no precision
 is lost if a stage hardly varies, and converted to double precision in chunks to save memory.
 
-`projection` maps activations to their principal directions over the kept (not held-out) points; held-out points are
-mapped but not used to fit it. Coordinates are whitened: mean 0 and covariance I over the kept points. There are enough
-directions to explain a given fraction of the variance. More are added up to the widest gap in the spectrum that leaves
-out at least a tenth of the remainder, since a cut between directions of similar variance would mix factors and break up
-the blocks of a code. Eigenvectors are those of X Xᵀ or Xᵀ X, whichever is smaller.
+`projection` returns coordinates along the principal directions of the kept (not held-out) points, whitened to mean 0
+and covariance I over these. There are enough directions to explain a given fraction of the variance. More are added up
+to the widest gap in the spectrum that leaves out at least a tenth of the remainder, since a cut between directions of
+similar variance would mix factors and break up the blocks of a code.
 
 Known answers: points in a plane have two directions; whitened coordinates have covariance I.
 """
 
 from __future__ import annotations
-
-from dataclasses import dataclass
 
 import torch
 from jaxtyping import Bool, Float
@@ -37,8 +32,6 @@ TOLERANCE = 1e-8
 """Directions with less variance than this fraction of the first one's are rounding errors."""
 FURTHER = 0.1
 """Minimum fraction of the remaining variance that is left out."""
-BLOCK = 4096
-"""Number of features converted to float64 at a time."""
 
 
 def refuse_not_finite(field: str, values: Tensor) -> None:
@@ -73,6 +66,23 @@ def squared_distances(gram: Tensor) -> Tensor:
     return (square[..., :, None] + square[..., None, :] - 2 * gram).clamp(min=0)
 
 
+def main_effects(features: Tensor, shape: tuple[int, ...]) -> tuple[Tensor, tuple[Tensor, ...], Tensor]:
+    """Return each unit's variance over a grid, its mean at each value of each factor, and these means' variances.
+
+    >>> variance, curves, effects = main_effects(torch.tensor([[0.0], [2.0], [2.0], [4.0]]), (2, 2))
+    >>> variance.item(), [curve.flatten().tolist() for curve in curves], effects.flatten().tolist()
+    (2.0, [[1.0, 3.0], [1.0, 3.0]], [1.0, 1.0])
+    """
+    lead = features.ndim - 2
+    maps = features.double().unflatten(lead, shape)
+    axes = tuple(range(lead, lead + len(shape)))
+    variance = (maps - maps.mean(dim=axes, keepdim=True)).square().mean(dim=axes)
+    others = [tuple(other for other in axes if other != axis) for axis in axes]
+    curves = tuple(maps.mean(dim=averaged) if averaged else maps for averaged in others)
+    effects = [(curve - curve.mean(dim=lead, keepdim=True)).square().mean(dim=lead) for curve in curves]
+    return variance, curves, torch.stack(effects)
+
+
 def point_coordinates(gram: Tensor) -> Tensor:
     """Return coordinates `(*member, point, direction)` of points with a given Gram matrix, up to a rotation."""
     values, vectors = torch.linalg.eigh(gram)
@@ -81,51 +91,35 @@ def point_coordinates(gram: Tensor) -> Tensor:
     return (vectors * torch.where(useful, values, 0.0).sqrt()[..., None, :])[..., -directions:]
 
 
-@dataclass(frozen=True, eq=False)
-class Projection:
-    """The whitening map of one member."""
-
-    mean: Float[Tensor, " feature"]
-    """Mean over the kept points."""
-    directions: Float[Tensor, "feature coordinate"]
-    """Principal directions divided by the standard deviation along them."""
-    share: float
-    """Fraction of the variance at the kept points that these directions explain."""
-
-    def __call__(self, features: Float[Tensor, "point feature"]) -> Float[Tensor, "point coordinate"]:
-        """Return the whitened coordinates of activations."""
-        parts = zip(features.split(BLOCK, dim=-1), self.mean.split(BLOCK), self.directions.split(BLOCK), strict=True)
-        return sum((own.double() - mean) @ directions for own, mean, directions in parts)
-
-
 def projection(
     features: Float[Tensor, "point feature"],
     kept: Bool[Tensor, " point"] | None = None,
     *,
     share: float = SHARE,
-) -> Projection:
-    """Fit the whitening map to the directions that explain a fraction of the variance at the kept points (Eq. 23).
+) -> Float[Tensor, "point coordinate"]:
+    """Return whitened coordinates along the directions that explain a fraction of the variance at kept points (Eq. 23).
 
-    There are at most 32 directions, and fewer than kept points.
+    There are at most 32 directions, and fewer than kept points (default: all points are kept).
 
     >>> plane = torch.randn(50, 2, generator=torch.Generator().manual_seed(0))
-    >>> project = projection(torch.cat([plane, plane @ torch.ones(2, 9)], dim=1))
-    >>> tuple(project.directions.shape)
-    (11, 2)
+    >>> tuple(projection(torch.cat([plane, plane @ torch.ones(2, 9)], dim=1)).shape)
+    (50, 2)
     """
     refuse_not_finite("features", features)
-    kept = torch.ones(len(features), dtype=torch.bool) if kept is None else kept
-    chosen = features[kept.to(features.device)]
-    if len(chosen) < 2:
-        raise InvalidValue("kept", f"{len(chosen)} points", "at least two kept points")
-    mean = torch.cat([own.double().mean(dim=0) for own in chosen.split(BLOCK, dim=-1)])
-    variances, directions = _principal(chosen, mean)
-    magnitude = float(chosen.abs().max()) ** 2 * chosen.shape[-1]
+    kept = torch.ones(len(features), dtype=torch.bool) if kept is None else kept.cpu()
+    if int(kept.sum()) < 2:
+        raise InvalidValue("kept", f"{int(kept.sum())} points", "at least two kept points")
+    magnitude = float(features[kept].abs().max()) ** 2 * features.shape[-1]
+    values = features.double() if features.shape[-1] <= len(features) else point_coordinates(both_grams(features)[0])
+    mean = values[kept].mean(dim=0)
+    centred = values[kept] - mean
+    variances, directions = torch.linalg.eigh(centred.mT @ centred / len(centred))
+    variances, directions = variances.flip(0).clamp(min=0), directions.flip(1)
     if float(variances[0]) <= torch.finfo(features.dtype).eps * TOLERANCE * magnitude:
         raise InvalidValue("features", features, "features that vary among the kept points")
     held = variances.cumsum(0) / variances.sum()
-    count = min(_before_the_gap(variances, held, share), LARGEST, len(chosen) - 1)
-    return Projection(mean, directions[:, :count] / variances[:count].sqrt(), float(held[count - 1]))
+    count = min(_before_the_gap(variances, held, share), LARGEST, len(centred) - 1)
+    return (values - mean) @ (directions[:, :count] / variances[:count].sqrt())
 
 
 def _before_the_gap(variances: Tensor, held: Tensor, share: float) -> int:
@@ -137,20 +131,3 @@ def _before_the_gap(variances: Tensor, held: Tensor, share: float) -> int:
     floored = torch.cat([variances, variances[:1] * 0]).clamp(min=float(TOLERANCE * variances[0]))
     falls = floored[:-1] / floored[1:]
     return fewest + int(falls[fewest - 1 : most].argmax())
-
-
-def _principal(chosen: Tensor, mean: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the principal variances in descending order and their unit directions."""
-    blocks = list(zip(chosen.split(BLOCK, dim=-1), mean.split(BLOCK), strict=True))
-    points, features = chosen.shape
-    if features <= points:
-        centred = chosen.double() - mean
-        variances, directions = torch.linalg.eigh(centred.mT @ centred / points)
-        return variances.flip(0).clamp(min=0), directions.flip(1)
-    gram = sum((centred @ centred.mT for own, at in blocks for centred in [own.double() - at]), torch.zeros(()))
-    variances, weights = torch.linalg.eigh(gram / points)
-    variances, weights = variances.flip(0).clamp(min=0), weights.flip(1)
-    useful = variances > TOLERANCE * variances[0].clamp(min=torch.finfo(torch.float64).tiny)
-    useful[0] = True
-    scaled = weights[:, useful] / (points * variances[useful].clamp(min=torch.finfo(torch.float64).tiny)).sqrt()
-    return variances, torch.cat([(own.double() - at).mT @ scaled for own, at in blocks])

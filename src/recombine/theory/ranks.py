@@ -1,13 +1,10 @@
 """Compositional complexity (Eq. 13, 15–17, 29–31): the number of products of single-factor functions in a function.
 
-Conventions
------------
 Values over a factor grid are flat vectors over its points, in grid order, with optional leading batch axes (outputs,
 members). Every output is a separate function, as in the paper. A decomposition of rank R is Σ_r λ_r Π_i φ_i^(r)(x_i),
 where each φ is a unit vector over the values of a factor, and λ ≥ 0 are in descending order. It is not unique for two
 factors. Errors are relative: the norm of the residual divided by that of the values. The zero function has rank 0; any
-other product, including a constant, has rank 1. `epsilon_rank` (Eq. 17) is the smallest rank with an error of at most
-ε, and `exact_rank` (Eq. 16) the smallest with an error of about 0.
+other product, including a constant, has rank 1.
 
 For two factors without missing entries, the decomposition is an exact SVD. Otherwise it is found by a search (`search`)
 from several starts, of which the best is returned. Entries outside `mask` are ignored; functions keep their initial
@@ -18,15 +15,13 @@ y + z has rank 3, but [(1 + d·x)(1 + d·y)(1 + d·z) − 1] / d, a sum of two p
 of such functions is below their rank for any ε that a search can reach.
 
 A Gram matrix K[(x₁ … xₙ), (x₁′ … xₙ′)] over a grid is a function of n pairs (x_i, x_i′), and its rank is the smallest
-number of products Π_i k_i(x_i, x_i′) that sum to it. For two factors, this is the operator-Schmidt rank. Whether a
-single term means factorization or memorisation is discussed in `recombine.metrics.factorization`.
+number of products Π_i k_i(x_i, x_i′) that sum to it: for two factors, the operator-Schmidt rank.
 
-The complexity of learnt functions is compared with the target's: each pixel of an image is a function of the factors,
-and its complexity is its ε-rank over all points, over the kept points (those not held out), and over the held-out
-points, since a part of a function may be simpler than the whole. Held-out points that are all combinations of some
-values of each factor form a grid; otherwise, and for kept points, entries of the grid are missing, and a sum of
-products may take any values there. Dark pixels are mostly noise, which can have any rank, so pixels are weighted by
-their fraction of the energy (sum of squares) in the same image, network and region.
+The complexity of a learnt function is the ε-rank of each pixel of its images, over all points, over the kept points
+(those not held out), and over the held-out points, since a part of a function may be simpler than the whole. Held-out
+points that are all combinations of some values of each factor form a grid; otherwise, and for kept points, entries of
+the grid are missing, and a sum of products may take any values there. Dark pixels are mostly noise, which can have any
+rank, so pixels are weighted by their fraction of the energy (sum of squares).
 
 Known answers: a planted sum of R products has error 0 at rank R but not below, even with missing entries; two factors
 agree with the SVD; an all-true mask changes nothing. Products of kernels, including the delta kernel, have rank 1;

@@ -1,18 +1,13 @@
 """Reversible and irreversible mixing (A.3): how well the factors can be recovered from a stage.
 
-Conventions
------------
 A stage that mixes factors reversibly has lost no information: some linear or nonlinear map recovers them.
 `factor_recovery` searches for such a map over the whole grid with several decoders, cross-validated over random folds
 of the points. Neighbours of a scored point are in the training folds, so this measures information, not generalisation.
 For each fold and factor, the decoder is selected by its errors in the other folds, so selection does not bias the
 score: noise features have an R² of about 0.
 
-R² = 1 − Σ (v − v̂)² / Σ (v − v̄)² is at most 1, and about 0 or less for a lost factor. A map that no decoder here can
-represent looks like a loss. The metric tensor does not depend on decoders and reveals local losses: `jacobian_rank` is
-the number of directions in which a stage moves at a point, `local_loss` the fraction of points where a factor moves it
-in no direction independent of other factors. Unlike recovery, it misses distant points that are mapped onto one
-another.
+A map that no decoder here can represent looks like a loss. The metric tensor does not depend on decoders and reveals
+local losses (`jacobian_rank`, `local_loss`), but misses distant points that are mapped onto one another.
 
 All decoders are functions of the Gram matrix of points. One family is kernel ridge regression with an unpenalised
 intercept: linear, and Gaussian with widths relative to the median distance between points. Ridges are relative to the
@@ -27,7 +22,7 @@ projection onto x + y gives both factors R² ½, and reduces the rank from 2 to 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -79,7 +74,7 @@ class Recovery:
     values: Float[Tensor, "point factor"]
     folds: tuple[Tensor, ...]
     errors: Float[Tensor, "decoder *member point factor"]
-    """Squared errors."""
+    """Squared errors at points whose fold was left out."""
 
     def score(self, scored: Bool[Tensor, " point"] | None = None) -> Float[Tensor, "*member factor"]:
         """Return R² at some points (default: all), selecting the decoder for each fold by its errors in the others."""
@@ -103,18 +98,10 @@ def recovery(gram: Tensor, points: Tensor, *, folds: int = FOLDS) -> Recovery:
         raise InvalidValue("folds", folds, f"at most half as many as points ({len(points)})")
     values = points.double().to(gram.device)
     order = torch.randperm(len(values), generator=torch.Generator().manual_seed(0)).to(gram.device)
-    parts = order.tensor_split(folds)
+    parts, centred = order.tensor_split(folds), values - values.mean(dim=0)
     scale = gram.diagonal(dim1=-2, dim2=-1).mean(dim=-1)[..., None, None]
     unit = gram.double() / torch.where(scale > 0, scale, 1.0)
-    return Recovery(values, parts, left_out_errors(unit, values - values.mean(dim=0), list(parts)))
-
-
-def left_out_errors(gram: Tensor, values: Tensor, folds: list[Tensor]) -> Tensor:
-    """Return squared errors `(decoder, *member, point, factor)` at points whose fold was left out.
-
-    The diagonal of the Gram matrix must have mean 1, unless the matrix is 0.
-    """
-    return torch.stack([*_ridges(gram, values, folds), *_neighbours(gram, values, folds)])
+    return Recovery(values, parts, torch.stack([*_ridges(unit, centred, parts), *_neighbours(unit, centred, parts)]))
 
 
 def _kernels(gram: Tensor) -> Iterator[Tensor]:
@@ -128,7 +115,7 @@ def _kernels(gram: Tensor) -> Iterator[Tensor]:
         yield torch.exp(-squared / (2 * width**2 * torch.where(unit > 0, unit, 1.0)))
 
 
-def _ridges(gram: Tensor, values: Tensor, folds: list[Tensor]) -> Iterator[Tensor]:
+def _ridges(gram: Tensor, values: Tensor, folds: Sequence[Tensor]) -> Iterator[Tensor]:
     points = gram.shape[-1]
     identity = torch.eye(points, dtype=gram.dtype, device=gram.device)
     for kernel in _kernels(gram):
@@ -146,7 +133,7 @@ def _ridges(gram: Tensor, values: Tensor, folds: list[Tensor]) -> Iterator[Tenso
             yield errors
 
 
-def _neighbours(gram: Tensor, values: Tensor, folds: list[Tensor]) -> Iterator[Tensor]:
+def _neighbours(gram: Tensor, values: Tensor, folds: Sequence[Tensor]) -> Iterator[Tensor]:
     squared = squared_distances(gram)
     for fold in folds:
         squared[..., fold[:, None], fold] = torch.inf

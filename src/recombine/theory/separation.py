@@ -1,11 +1,9 @@
 """Linear separation of activations into blocks of coordinates, one per factor (Eq. 24), and its score.
 
-Conventions
------------
 A *group* is a set of factors that act as one, whose values are the combinations of theirs; it may be a single factor.
-Points that are not kept are held out. A held-out point is scored if every group's value there also occurs at a kept
-point. If points are missing, the mean for a value of one factor is confounded by the other factors, so `Design.effects`
-is the least-squares fit of a sum of one function per group, each with mean 0 over its values.
+A held-out point is scored if every group's value there also occurs at a kept point. If points are missing, the mean for
+a value of one factor is confounded by the other factors, so `Design.effects` is the least-squares fit of a sum of one
+function per group, each with mean 0 over its values.
 
 Coordinates α·Uᵀ = [β₁(x₁), …, β_N(x_N)] with invertible U exist if and only if α is a sum of one function per factor
 whose values span subspaces that share no direction. Let C_i be the covariance of the contribution of factor i over its
@@ -13,8 +11,7 @@ values, and W that of the residual. Whitened by S = Σ C_i + W, the C_i are then
 identity, and the blocks are their ranges. In general we seek the rotation whose coordinates are best explained by one
 factor each, the maximum of Σ_k u_kᵀ C_b(k) u_k. For two factors this is Σ|eigenvalues of C₁ − C₂| plus a constant,
 attained by the eigenvectors; for more, the eigenvectors of Σ i·C_i are exact if the C_i are projectors; starting from
-the best ordering of factors, polar steps, which never lower the sum, lead to a (possibly local) optimum. (Joint
-diagonalisation by Jacobi angles is exact in the same cases, but otherwise has a different objective.)
+the best ordering of factors, polar steps, which never lower the sum, lead to a (possibly local) optimum.
 
 Block i consists of the coordinates that factor i explains best. They are predicted at held-out points by the mean of
 the kept points with the same value of factor i; the score is the mean over coordinates of R² at the held-out points.
@@ -31,6 +28,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, combinations
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -114,11 +112,8 @@ class Design:
 
 def cell_numbers(shape: Sequence[int], group: Sequence[int]) -> Tensor:
     """Return the index of the combination of a group's values at every point of a grid."""
-    points = torch.cartesian_prod(*(torch.arange(count) for count in shape)).reshape(-1, len(shape))
-    cells = torch.zeros(len(points), dtype=torch.int64)
-    for factor in group:
-        cells = cells * shape[factor] + points[:, factor]
-    return cells
+    positions = np.indices(shape).reshape(len(shape), -1)
+    return torch.from_numpy(np.ravel_multi_index(positions[list(group)], [shape[factor] for factor in group]))
 
 
 def kept_points(shape: Sequence[int], held_out: Tensor | None, seed: int = 0) -> Tensor:
@@ -128,8 +123,7 @@ def kept_points(shape: Sequence[int], held_out: Tensor | None, seed: int = 0) ->
     if held_out is None:
         proper = chain.from_iterable(combinations(factors, size) for size in range(2, min(len(shape), 5)))
         larger = [cells for cells in (cell_numbers(shape, group) for group in proper) if cells.bincount().min() > 1]
-        everything = torch.ones(single.shape[1], dtype=torch.bool)
-        held_out = random_points(torch.stack([*single, *larger]), everything, HELD_OUT_SHARE, seed)
+        held_out = random_points(torch.stack([*single, *larger]), HELD_OUT_SHARE, seed)
     kept = ~held_out.cpu()
     if bool(kept.all()):
         raise InvalidValue("held_out", "no point", "a mask with at least one held-out point")
@@ -141,14 +135,12 @@ def kept_points(shape: Sequence[int], held_out: Tensor | None, seed: int = 0) ->
     return kept
 
 
-def random_points(cells: Tensor, candidates: Tensor, share: float, seed: int) -> Tensor:
-    """Select at most a fraction of the candidates at random, such that every cell keeps a candidate."""
-    places = torch.nonzero(candidates).flatten()
-    order = places[torch.randperm(len(places), generator=torch.Generator().manual_seed(seed))]
+def random_points(cells: Tensor, share: float, seed: int) -> Tensor:
+    """Select at most a fraction of the points at random, such that every cell `[group, point]` keeps a point."""
+    order = torch.randperm(cells.shape[1], generator=torch.Generator().manual_seed(seed))
     budget = max(1, math.floor(share * len(order)))
-    remaining = [torch.bincount(own[candidates], minlength=int(own.max()) + 1).tolist() for own in cells]
-    groups = [(own.tolist(), left) for own, left in zip(cells, remaining, strict=True)]
-    chosen = torch.zeros_like(candidates)
+    groups = [(own.tolist(), own.bincount().tolist()) for own in cells]
+    chosen = torch.zeros(len(order), dtype=torch.bool)
     for point in order.tolist():
         if budget and all(left[own[point]] > 1 for own, left in groups):
             chosen[point] = True

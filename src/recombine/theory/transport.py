@@ -1,25 +1,18 @@
 """How a network transports the distribution of factors (§3.4): does it remain a product, and does its hole stay open?
 
-Conventions
------------
 All metrics are functions of a Gram matrix over the grid's points (`projections.both_grams`), so they are invariant to
-rotations, shifts and scale, and 50 000 features cost one matrix product.
+rotations, shifts and scale.
 
 Uniform factor values have a product distribution. Its image in a stage is a product over blocks of coordinates, one per
-factor, if features are sums of single-factor functions: projections onto main effects are then independent. The
-functional ANOVA of the features over the grid finds the blocks:
+factor, if features are sums of single-factor functions: projections onto main effects are then independent.
+`additivity` is the fraction of the variance of all features in main effects. (PF_Coeff squares the kernels of the same
+terms, so strong directions count more; `recombine.metrics.neuron_tuning` gives these fractions for single neurons.)
 
-- `additivity`: fraction of the variance of all features in main effects, 1 if the stage is a sum of blocks. (PF_Coeff
-  squares the kernels of the same terms, so strong directions count more. `recombine.metrics.neuron_tuning` gives these
-  fractions for single neurons.)
-- `hole_dependence`: over kept points (those not held out), the factors are dependent, since some combinations are
-  missing. The distance correlation of the main effects' coordinates over kept points, averaged over pairs of factors,
-  measures this dependence in the stage: 0 if the kept points form a product, 1 for a diagonal. It changes along a
-  network if main effects are stretched or merged, and should be compared with that of the factors. Main effects are
-  computed over the whole grid.
+Over kept points (those not held out), the factors are dependent, since some combinations are missing. `hole_dependence`
+measures this dependence in the stage: 0 if the kept points form a product, 1 for a diagonal. It changes along a network
+if main effects, which are computed over the whole grid, are stretched or merged; compare it with that of the factors.
 
-Persistent homology would search for a hole in a cloud of points. Here its position is known, so `hole_geometry`
-measures how wide the hole is and whether anything else lies in it:
+`hole_geometry` measures how wide the hole is and whether anything else lies in it:
 
 - `openness`: the distance from a held-out point's activation to the nearest kept one, relative to the shortest distance
   to a kept point in factor space, where a step along factor i has length u_i, the median distance between activations
@@ -91,9 +84,10 @@ def hole_dependence(
     usual = squared_distances(gram.double()).mean(dim=(-2, -1))
     effects = []
     for factor in range(len(shape)):
-        distance = squared_distances(_main_effect(gram.double(), shape, factor)).sqrt()
         values = places[:, factor]
-        effects.append(_doubly_centred(distance[..., values[:, None], values]))
+        distance = squared_distances(_main_effect(gram.double(), shape, factor)).sqrt()[..., values[:, None], values]
+        rows, columns = distance.mean(dim=-1, keepdim=True), distance.mean(dim=-2, keepdim=True)
+        effects.append(distance - rows - columns + distance.mean(dim=(-2, -1), keepdim=True))
     pairs = [_correlation(first, second, ROUNDING**2 * usual) for first, second in combinations(effects, 2)]
     return torch.stack(pairs).mean(dim=0)
 
@@ -185,11 +179,6 @@ def _main_effect(gram: Tensor, shape: tuple[int, ...], factor: int) -> Tensor:
     paired = gram.unflatten(-1, shape).unflatten(-1 - factors, shape)
     others = [k - 2 * factors for k in range(factors) if k != factor]
     return paired.mean(dim=[*others, *(k + factors for k in others)])
-
-
-def _doubly_centred(distance: Tensor) -> Tensor:
-    rows, columns = distance.mean(dim=-1, keepdim=True), distance.mean(dim=-2, keepdim=True)
-    return distance - rows - columns + distance.mean(dim=(-2, -1), keepdim=True)
 
 
 def _correlation(first: Tensor, second: Tensor, floor: Tensor) -> Tensor:

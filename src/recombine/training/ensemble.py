@@ -193,30 +193,20 @@ class Ensemble:
         inputs, targets = self.examples.inputs[rows], self.examples.targets[rows]
         return Batch(inputs, targets, shares, self.noise_seeds[member], step, terms, buffers)
 
-    # -- gradients ---------------------------------------------------------------------------------------------
-
     def gradients(
         self, state: State, rows: Int[Tensor, "member batch"], shares: Float[Tensor, "member batch"], active: Tensor
     ) -> tuple[Loss, Float[Tensor, "member parameter"]]:
-        """Return every member's loss and gradient.
+        """Return every member's loss and gradient; those of inactive members are arbitrary.
 
         On a GPU all members run as one batch. On a CPU they run one by one, so that a member's bits do not depend on
         the others; `benchmarks/ways.py` measures the cost of both.
         """
         if self.batched:
-            return self.batched_gradients(state, rows, shares)
-        return self.gradients_in_turn(state, rows, shares, active)
-
-    def batched_gradients(self, state: State, rows: Tensor, shares: Tensor) -> tuple[Loss, Tensor]:
-        """Return the losses and gradients of all members, computed as one batch."""
-        leaves = state.weights.detach().requires_grad_()
-        batch = self._batch(rows, shares, state.step, state.buffers, slice(None))
-        loss = self.objective.member_losses(leaves, batch)
-        (gradient,) = torch.autograd.grad(loss.total.sum(), leaves)
-        return Loss(*(part.detach() for part in loss)), gradient
-
-    def gradients_in_turn(self, state: State, rows: Tensor, shares: Tensor, active: Tensor) -> tuple[Loss, Tensor]:
-        """Return losses and gradients, computed one by one; zero for inactive members."""
+            leaves = state.weights.detach().requires_grad_()
+            batch = self._batch(rows, shares, state.step, state.buffers, slice(None))
+            loss = self.objective.member_losses(leaves, batch)
+            (gradient,) = torch.autograd.grad(loss.total.sum(), leaves)
+            return Loss(*(part.detach() for part in loss)), gradient
         totals, errors = torch.full((2, len(self)), torch.nan, device=self.device)
         gradient, buffers = torch.zeros_like(state.weights), state.buffers.clone()
         # A CUDA graph cannot depend on values, so there every member takes part and the caller leaves some out.

@@ -181,29 +181,23 @@ def scores(evaluation: Evaluation) -> dict[str, float]:
     >>> rc.scores(blank)["ood_over_blank"]
     1.0
     """
-    held_out = evaluation["held_out"].bool()
-    results: dict[str, float] = {}
-    for name, region in (("id", ~held_out), ("ood", held_out)):
-        error = evaluation["error"].double()[..., region].mean(dim=-1)
-        blank = evaluation["blank"].double()[..., region].mean(dim=-1)
-        results[f"{name}_mse"] = error.item()
-        results[f"{name}_over_blank"] = (error / blank).item()
-        results[f"{name}_accuracy"] = evaluation["hit"].double()[..., region].mean(dim=-1).item()
-    return results
+    return {name: estimate.value.item() for name, estimate in _estimates(evaluation).items()}
 
 
 def standard_errors(evaluation: Evaluation) -> dict[str, float]:
     """Return the standard error of each score due to sampling; 0 if the whole grid was evaluated."""
+    return {name: estimate.standard_error.item() for name, estimate in _estimates(evaluation).items()}
+
+
+def _estimates(evaluation: Evaluation) -> dict[str, Estimate]:
+    """Return each score with its standard error."""
     held_out = evaluation["held_out"].bool()
     weight = evaluation.get("weight", torch.ones(len(held_out), dtype=torch.float64))
-    results: dict[str, float] = {}
+    estimates: dict[str, Estimate] = {}
     for name, region in (("id", ~held_out), ("ood", held_out)):
         error, blank, hit = (evaluation[part].double()[region] for part in ("error", "blank", "hit"))
         population = round(weight[region].sum().item())
-        estimates: dict[str, Estimate] = {
-            "mse": mean_estimate(error, population),
-            "over_blank": ratio_estimate(error, blank, population),
-            "accuracy": mean_estimate(hit, population),
-        }
-        results |= {f"{name}_{score}": estimate.standard_error.item() for score, estimate in estimates.items()}
-    return results
+        estimates[f"{name}_mse"] = mean_estimate(error, population)
+        estimates[f"{name}_over_blank"] = ratio_estimate(error, blank, population)
+        estimates[f"{name}_accuracy"] = mean_estimate(hit, population)
+    return estimates

@@ -36,7 +36,7 @@ SHARE = 0.85
 
 
 def fit(ensemble: Ensemble, state: State) -> Iterator[None]:
-    """Train all members to their last step, yielding from time to time.
+    """Train all members to their last step, yielding now and then so that the caller can show progress, save or stop.
 
     Parameters
     ----------
@@ -44,11 +44,6 @@ def fit(ensemble: Ensemble, state: State) -> Iterator[None]:
         The members.
     state
         Initial state, which is modified in place.
-
-    Returns
-    -------
-    Iterator
-        Yields between steps, so that the caller can show progress, save or stop.
 
     Examples
     --------
@@ -81,7 +76,7 @@ class Stepper:
 
     def __init__(self, ensemble: Ensemble, state: State) -> None:
         self.ensemble, self.state, self.table = ensemble, state, ensemble.table
-        self.longest_span = self.table.longest_span(LONGEST_SPAN)
+        self.longest_span = min(LONGEST_SPAN, self.table.longest_span)
         members, batch, device = len(ensemble), ensemble.recipe.batch, ensemble.device
         self.batches = Batches(
             torch.zeros(LONGEST_SPAN, members, batch, dtype=torch.int64, device=device),
@@ -95,11 +90,8 @@ class Stepper:
 
     def left(self) -> int:
         """Return the number of steps until all members that have not diverged are finished."""
-        steps, alive = self.state.step.tolist(), self.state.alive.tolist()
-        return max(
-            (total - step for total, step, on in zip(self.ensemble.totals, steps, alive, strict=True) if on),
-            default=0,
-        )
+        left = torch.tensor(self.ensemble.totals) - self.state.step.cpu()
+        return int((left * self.state.alive.cpu()).max())
 
     def advance(self, span: int) -> None:
         """Take `span` steps and record each member's errors."""
@@ -109,8 +101,10 @@ class Stepper:
         self.cursor.zero_()
         with arithmetic(self.ensemble.recipe.precision, benchmark=True):
             if self.ensemble.device.type == "cuda":
-                self.replay(span)
-                if not self.table.streamed:  # prepare the likely next batches while the device is busy
+                self.graph = self.graph or self._captured()
+                for _ in range(span):
+                    self.graph.replay()
+                if not isinstance(self.table, Window):  # prepare the likely next batches while the device is busy
                     after = self._after(first, alive, span)
                     self._ahead = after, batches_of(self.ensemble.schedules, after, min(2 * span, LONGEST_SPAN))
                 torch.cuda.synchronize(self.ensemble.device)
@@ -120,13 +114,6 @@ class Stepper:
         errors, last = self.errors[:span].cpu(), self.state.step.tolist()
         for k, (before, after) in enumerate(zip(first, last, strict=True)):
             self.state.errors[k] = torch.cat([self.state.errors[k], errors[: after - before, k]])
-
-    def probe(self) -> None:
-        """Take one step without examples on a GPU, which needs as much memory as a normal step but changes nothing."""
-        side = _side(self.ensemble.device)
-        side.wait_stream(torch.cuda.current_stream())
-        with arithmetic(self.ensemble.recipe.precision, benchmark=True), torch.cuda.stream(side):
-            self.step()
 
     def step(self) -> None:
         """Take one step for all members, using only buffers at fixed addresses, as CUDA graphs require."""
@@ -143,13 +130,6 @@ class Stepper:
         )  # fmt: skip
         self.errors.index_copy_(0, self.cursor, loss.error[None].to(self.errors.dtype))
         self.cursor += 1
-
-    def replay(self, span: int) -> None:
-        """Take steps by replaying a CUDA graph, which is captured before the first step."""
-        if self.graph is None:
-            self.graph = self._captured()
-        for _ in range(span):
-            self.graph.replay()
 
     def _batches(self, first: list[int], alive: list[bool], span: int) -> Batches:
         """Return the next batches, prepared ahead if predicted correctly; move streamed examples to the device."""
@@ -168,10 +148,8 @@ class Stepper:
 
     def _captured(self) -> torch.cuda.CUDAGraph:
         """Capture a step as a CUDA graph; warm-up steps are undone."""
-        changing = [
-            *(getattr(self.state, name) for name in STACKED), self.cursor
-        ]  # fmt: skip
-        copies: list[Tensor] = [tensor.clone() for tensor in changing]
+        changing: list[Tensor] = [*(getattr(self.state, name) for name in STACKED), self.cursor]
+        copies = [tensor.clone() for tensor in changing]
         side = _side(self.ensemble.device)
         side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side):
@@ -232,7 +210,10 @@ def _peak(specs: Sequence[RunSpec], device: torch.device) -> int:
     torch.cuda.empty_cache()
     before = torch.cuda.memory_allocated(device)
     torch.cuda.reset_peak_memory_stats(device)
-    ensemble = Ensemble(list(specs), device)
-    Stepper(ensemble, ensemble.initial()).probe()
+    ensemble, side = Ensemble(specs, device), _side(device)
+    stepper = Stepper(ensemble, ensemble.initial())
+    side.wait_stream(torch.cuda.current_stream())
+    with arithmetic(ensemble.recipe.precision, benchmark=True), torch.cuda.stream(side):
+        stepper.step()  # without examples, which takes as much memory
     torch.cuda.synchronize(device)
     return torch.cuda.max_memory_allocated(device) - before

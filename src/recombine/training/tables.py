@@ -11,6 +11,7 @@ device works on the current one. Members see exactly the same examples either wa
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import NamedTuple
@@ -27,7 +28,6 @@ RESIDENT_BYTES = 2**28
 """Maximum size in bytes of a dataset stored on the device; larger ones are streamed."""
 WINDOW_BYTES = {"cpu": 2**26, "cuda": 2**30}
 """Size of a window in bytes; it holds at least one step of all members."""
-NUMBER_BYTES = 4
 
 
 class Batches(NamedTuple):
@@ -96,49 +96,32 @@ class DistinctExamples(NamedTuple):
     @property
     def row_bytes(self) -> int:
         """Size of one example in bytes."""
-        return NUMBER_BYTES * (sum(self.task.code_sizes) + math.prod(self.task.image_shape))
-
-    @property
-    def is_large(self) -> bool:
-        """Whether the examples are read from a dataset that is too large to store on the device."""
-        return self.task.streamed and len(self.values) * self.row_bytes > RESIDENT_BYTES
+        return torch.float32.itemsize * (sum(self.task.code_sizes) + math.prod(self.task.image_shape))
 
 
 class Resident:
     """All examples on the device."""
 
-    streamed = False
+    longest_span = sys.maxsize
 
     def __init__(self, distinct: Sequence[DistinctExamples], device: torch.device) -> None:
         parts = [part.task.examples(part.values) for part in distinct]
-        merged = Examples(torch.cat([part.inputs for part in parts]), torch.cat([part.targets for part in parts]))
-        self.examples = Examples(*(part.to(device) for part in merged))
-
-    def longest_span(self, longest: int) -> int:
-        """Return the maximum number of steps per span, which is unlimited."""
-        return longest
+        self.examples = Examples(*(torch.cat(part).to(device) for part in zip(*parts, strict=True)))
 
 
 class Window:
     """Examples of a few steps, in fixed buffers on the device."""
 
-    streamed = True
-
     def __init__(self, distinct: Sequence[DistinctExamples], device: torch.device, per_step: int) -> None:
-        self.distinct, self.per_step = distinct, per_step
+        self.distinct = distinct
         self.starts = torch.tensor([0, *(len(part.values) for part in distinct)]).cumsum(0)
         fitting = WINDOW_BYTES[device.type] // max(part.row_bytes for part in distinct)
-        self.capacity = max(1, fitting // per_step) * per_step
+        self.longest_span = max(1, fitting // per_step)
+        capacity = self.longest_span * per_step
         one = distinct[0].task.examples(distinct[0].values[:1])
-        self.examples = Examples(
-            *(torch.zeros(self.capacity, *part.shape[1:], dtype=part.dtype, device=device) for part in one)
-        )
+        self.examples = Examples(*(part.new_zeros(capacity, *part.shape[1:], device=device) for part in one))
         self._reader = ThreadPoolExecutor(1, thread_name_prefix="recombine-window")
         self._ahead: tuple[Tensor, Future[tuple[Examples, Tensor]]] | None = None
-
-    def longest_span(self, longest: int) -> int:
-        """Return the maximum number of steps whose batches fit into the window."""
-        return min(longest, self.capacity // self.per_step)
 
     def move(self, batches: Batches) -> Batches:
         """Load the examples of some steps into the window, and return the batches with row indices into it."""
@@ -163,9 +146,10 @@ class Window:
             rows_here = distinct[(distinct >= first) & (distinct < last)] - first
             if len(rows_here):
                 parts.append(part.task.examples(part.values[rows_here]))
-        return Examples(torch.cat([p.inputs for p in parts]), torch.cat([p.targets for p in parts])), places
+        return Examples(*(torch.cat(part) for part in zip(*parts, strict=True))), places
 
 
 def table_of(distinct: Sequence[DistinctExamples], device: torch.device, per_step: int) -> Resident | Window:
     """Return a table of all examples, or a window if they are read from a large dataset."""
-    return Window(distinct, device, per_step) if any(part.is_large for part in distinct) else Resident(distinct, device)
+    large = any(part.task.streamed and len(part.values) * part.row_bytes > RESIDENT_BYTES for part in distinct)
+    return Window(distinct, device, per_step) if large else Resident(distinct, device)

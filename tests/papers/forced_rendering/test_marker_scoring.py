@@ -7,8 +7,8 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 
-from recombine.papers.forced_rendering.markers_ranking import logistic, model_left_out
-from recombine.papers.forced_rendering.markers_scoring import Table, aurocs, left_out, more_telling, paired
+from recombine.papers.forced_rendering import markers_ranking as ranking
+from recombine.papers.forced_rendering.markers_ranking import Table
 
 ARCHITECTURES = ("CNN", "MLP", "low-rank", "coordinate MLP")
 ARMS, SEEDS = 14, 8
@@ -50,32 +50,23 @@ def coded(seed=0):
 
 def by_hand(table, name, marker, position):
     """AUROC of an architecture from a loop over all pairs of networks."""
-    won = pairs = 0.0
-    for one in range(len(table.arm)):
-        for other in range(len(table.arm)):
-            if table.architecture[one] != name or table.architecture[other] != name:
-                continue
-            if table.code[one] != table.code[other]:
-                continue
-            if not table.composing[one] or table.composing[other]:
-                continue
-            high, low = table.values[one, marker, position], table.values[other, marker, position]
-            if np.isnan(high) or np.isnan(low):
-                continue
-            won += 1.0 if high > low else 0.5 if high == low else 0.0
-            pairs += 1
-    return won / pairs
+    values, labels = table.values[:, marker, position], list(zip(table.architecture, table.code, strict=True))
+    own = [k for k in range(len(values)) if labels[k][0] == name and not np.isnan(values[k])]
+    composing, failing = ([k for k in own if table.composing[k] == wanted] for wanted in (True, False))
+    pairs = [(values[a], values[b]) for a in composing for b in failing if labels[a] == labels[b]]
+    return np.mean([(high > low) + 0.5 * (high == low) for high, low in pairs])
 
 
 def auroc(values, composing):
     """AUROC of one architecture and code."""
     same = np.full(len(values), "any")
-    pairs = paired(Table(values[:, None, None], composing, same, same, np.arange(len(values)).astype(str)), "any")
+    table = Table(values[:, None, None], composing, same, same, np.arange(len(values)).astype(str))
+    pairs = ranking.paired(table, "any")
     return pairs.aurocs(np.ones((1, len(pairs.arms)))).item()
 
 
 def scores(table):
-    return left_out(aurocs(table))[0]
+    return ranking.left_out(ranking.aurocs(table))[0]
 
 
 def test_auroc_is_scikit_learns():
@@ -90,7 +81,7 @@ def test_pairs_are_of_one_architecture_and_one_code():
     table = coded().part(np.arange(len(planted().arm)) % 3 == 0)
     table.values[:, NOISE] = table.values[:, NOISE].round()  # ties
     table.values[::7, PERFECT, 1] = np.nan
-    found = aurocs(table)[0]
+    found = ranking.aurocs(table)[0]
     assert table.scored == ARCHITECTURES
     for number, name in enumerate(ARCHITECTURES):
         own = table.part(table.architecture == name)
@@ -105,8 +96,8 @@ def test_markers_that_only_separate_codes_tell_nothing():
     assert scores(across)[PARTIAL] > 0.8
     assert np.mean([scores(coded(seed))[PARTIAL] for seed in range(10)]) == pytest.approx(0.5, abs=0.05)
     only_code = replace(table, values=table.values[:, [PARTIAL]])
-    assert model_left_out(replace(across, values=only_code.values))[0] > 0.8
-    modelled = [model_left_out(replace(coded(k), values=coded(k).values[:, [PARTIAL]]))[0] for k in range(10)]
+    assert ranking.model_left_out(replace(across, values=only_code.values))[0] > 0.8
+    modelled = [ranking.model_left_out(replace(coded(k), values=coded(k).values[:, [PARTIAL]]))[0] for k in range(10)]
     assert np.mean(modelled) == pytest.approx(0.5, abs=0.05)
 
 
@@ -120,14 +111,14 @@ def test_perfect_markers_of_either_sign_have_one():
 def test_a_given_sign_is_not_chosen():
     table, signs = planted(), np.zeros((6, POSITIONS))
     signs[[PERFECT, REVERSED]] = 1
-    given = left_out(aurocs(table), signs)[0]
+    given = ranking.left_out(ranking.aurocs(table), signs)[0]
     assert given[PERFECT] == 1
     assert given[REVERSED] == pytest.approx(0.5, abs=0.1)  # noise at its other positions
     at_one = replace(table, values=table.values[:, :, 2:])
-    assert left_out(aurocs(at_one), signs[:, 2:])[0, REVERSED] == 0
+    assert ranking.left_out(ranking.aurocs(at_one), signs[:, 2:])[0, REVERSED] == 0
     rest = [NOISE, BETWEEN, MIXED, PARTIAL]
     np.testing.assert_array_equal(given[rest], scores(table)[rest])
-    np.testing.assert_array_equal(left_out(aurocs(table), 0 * signs)[0], scores(table))
+    np.testing.assert_array_equal(ranking.left_out(ranking.aurocs(table), 0 * signs)[0], scores(table))
 
 
 def test_markers_that_only_separate_architectures_tell_nothing():
@@ -142,7 +133,7 @@ def test_markers_that_only_separate_architectures_tell_nothing():
 def test_one_architecture_alone_scores_nothing():
     table = planted().part(planted().architecture == "CNN")
     assert np.isnan(scores(table)).all()
-    assert np.isnan(model_left_out(table)).all()
+    assert np.isnan(ranking.model_left_out(table)).all()
 
 
 def test_intervals_of_arms_are_wider_than_those_of_networks():
@@ -152,16 +143,16 @@ def test_intervals_of_arms_are_wider_than_those_of_networks():
     ]  # fmt: skip
     clustered = replace(table, values=shifted)
     alone = replace(clustered, arm=np.arange(len(table.arm)).astype(str))
-    spread = [left_out(aurocs(part, 200))[:, PARTIAL].std() for part in (clustered, alone)]
+    spread = [ranking.left_out(ranking.aurocs(part, 200))[:, PARTIAL].std() for part in (clustered, alone)]
     assert spread[0] > 1.5 * spread[1]
 
 
-def test_more_telling_counts_ties_half_and_leaves_out_what_has_no_score():
+def test_share_above_counts_ties_half_and_leaves_out_what_has_no_score():
     found = np.array([[0.9, 0.8, 0.8, np.nan, 0.6]])
-    assert more_telling(found, 0) == pytest.approx([0])
-    assert more_telling(found, 1) == pytest.approx([1.5 / 3])
-    assert more_telling(found, 4) == pytest.approx([1])
-    assert np.isnan(more_telling(found, 3)).all()
+    assert ranking.share_above(found, 0) == pytest.approx([0])
+    assert ranking.share_above(found, 1) == pytest.approx([1.5 / 3])
+    assert ranking.share_above(found, 4) == pytest.approx([1])
+    assert np.isnan(ranking.share_above(found, 3)).all()
 
 
 def test_the_model_finds_what_no_single_marker_has():
@@ -172,8 +163,8 @@ def test_the_model_finds_what_no_single_marker_has():
     values[:, 0, 0], values[:, 1, 0] = 2 * hidden + sign, sign - 2 * hidden
     both = replace(table, values=values)
     assert scores(both)[:2].max() < 0.85
-    assert model_left_out(both)[0] > 0.95
-    draws = model_left_out(both, resamples=5)
+    assert ranking.model_left_out(both)[0] > 0.95
+    draws = ranking.model_left_out(both, resamples=5)
     assert draws.shape == (5,)
     assert (draws > 0.9).all()
 
@@ -183,7 +174,7 @@ def test_logistic_regression_is_scikit_learns():
     features = generator.normal(size=(80, 3))
     outcome = features @ [1.0, -2.0, 0.0] + generator.normal(size=80) > 0.3
     for ridge in (1.0, 0.01):
-        weights, intercept = logistic(features, outcome, ridge)
+        weights, intercept = ranking.logistic(features, outcome, ridge)
         known = LogisticRegression(C=1 / ridge, tol=1e-10, max_iter=10_000).fit(features, outcome)
         np.testing.assert_allclose(weights, known.coef_[0], rtol=1e-4)
         assert intercept == pytest.approx(known.intercept_[0], rel=1e-4)

@@ -6,7 +6,7 @@ import torch
 
 from recombine.decoders import CNN, CoordinateMLP, Transformer
 from recombine.decoders.base import Interface
-from recombine.papers.forced_rendering.attention import matched, operations, parameters
+from recombine.papers.forced_rendering.attention import SAME_OPERATIONS, SAME_PARAMETERS, costs, matched
 from recombine.papers.forced_rendering.scores import errors_by_distance
 from recombine.tasks import BumpTask
 
@@ -41,14 +41,14 @@ def test_errors_by_distance():
     np.testing.assert_allclose(found["interior_accuracy"], [0, 0])
 
 
-@pytest.mark.parametrize("count", [parameters, operations])
+@pytest.mark.parametrize("cost", [SAME_PARAMETERS, SAME_OPERATIONS])
 @pytest.mark.parametrize("decoder", [lambda width: CoordinateMLP(width=width),
                                      lambda width: Transformer(width=width, depth=1, feedforward=4 * width)],
                          ids=["coordinate", "transformer"])  # fmt: skip
-def test_matched_widths_are_nearest(decoder, count):
+def test_matched_widths_are_nearest(decoder, cost):
     other = CNN(width=6, depth=2)
-    width, target = matched(decoder, other, INTERFACE, count), count(other, INTERFACE)
-    gaps = {w: abs(count(decoder(w), INTERFACE) - target) for w in (width - 4, width, width + 4) if w}
+    width, target = matched(decoder, other, INTERFACE, cost), costs(other, INTERFACE)[cost]
+    gaps = {w: abs(costs(decoder(w), INTERFACE)[cost] - target) for w in (width - 4, width, width + 4) if w}
     assert gaps[width] == min(gaps.values())  # counts grow with the width
 
 

@@ -11,7 +11,7 @@ from recombine.reproduction.claims import judge
 SIZES, NETWORKS, RESAMPLES = [20, 28, 36], 30, 2000
 SMALL = "whole/integer/epochs/small"
 KEPT = "kept/real/steps/small"
-PROTOCOLS = [str(PRIMARY), str(LITERAL), SMALL, KEPT]
+PROTOCOLS = [PRIMARY, LITERAL, SMALL, KEPT]
 
 
 def planted(bumps=3.0, stripes=1.0, reached=1.0, learnt=1.0, spread=0.1, local=3.0, networks=NETWORKS):
@@ -96,4 +96,4 @@ def test_only_networks_with_the_largest_set_tell_whether_it_is_reached():
     data["held_out_accuracy"][1, 0, :, 10:] = 0.0
     (judgement,) = judge(CLAIMS, {"threshold": data})
     reached = judgement.tests[1]
-    assert (reached.case, reached.interval.value, reached.trained) == (spelt(str(LITERAL)), 1.0, 30)
+    assert (reached.case, reached.interval.value, reached.trained) == (spelt(LITERAL), 1.0, 30)

@@ -10,14 +10,14 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import os
-import platform
 import shlex
 import shutil
+import stat
 import subprocess
 import sys
 import tempfile
 from contextlib import suppress
-from ctypes import POINTER, c_float, c_long, c_ubyte, c_void_p
+from ctypes import POINTER, c_float, c_long, c_void_p
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -30,29 +30,26 @@ LONGEST_SECONDS = 300
 """Timeout for the compiler, in seconds."""
 WARNED = "RECOMBINE_KERNELS_SAID"
 """Environment variable that is set once the warning about missing kernels has been printed."""
-OTHERS_WRITE = 0o022
 
 FLOATS = c_void_p
 """Address of a tensor's data."""
-NETWORK: tuple[Any, ...] = (c_long, c_long, c_long, c_long, POINTER(c_ubyte))
-"""Code length, first size, channels, depth, and whether each block doubles the size."""
-PLANES = (c_long,) * 6
-"""Channels in and out, rows, columns, and the range of images."""
+NETWORK = POINTER(c_long)
+"""Code length, first size, channels, depth, and for each block whether it doubles the size."""
+CHUNK = (c_long,) * 3
+"""Range of images, and index of the chunk."""
+PLANES = (*(c_long,) * 4, *CHUNK)
+"""Channels in and out, rows and columns of images; and the chunk."""
 SIGNATURES: dict[str, tuple[Any, ...]] = {
-    "sizes": (*NETWORK, c_long, POINTER(c_long)),
-    "prepare": (*NETWORK, FLOATS, FLOATS),
-    "forward": (*NETWORK, *(FLOATS,) * 5, c_long, c_long, c_long),
-    "backward": (*NETWORK, *(FLOATS,) * 5, c_long, c_long, c_long),
-    "finish": (*NETWORK, *(FLOATS,) * 4, c_long, FLOATS, c_long),
+    "sizes": (NETWORK, c_long, POINTER(c_long)),
+    "prepare": (NETWORK, FLOATS, FLOATS),
+    "forward": (NETWORK, *(FLOATS,) * 5, c_long, *CHUNK),
+    "backward": (NETWORK, *(FLOATS,) * 5, c_long, *CHUNK),
+    "finish": (NETWORK, *(FLOATS,) * 4, c_long, FLOATS, c_long),
     "narrow": (*(FLOATS,) * 4, *PLANES),
     "narrow_back": (*(FLOATS,) * 5, *PLANES),
     "adamw": (*(FLOATS,) * 4, c_long, *(c_float,) * 7),
 }
 """Argument types by name, without the prefix `recombine_`. All functions return void."""
-
-
-class NotBuilt(Exception):
-    """Raised, with the reason, if the kernels cannot be built."""
 
 
 def call(name: str, *arguments: Any) -> None:
@@ -76,7 +73,7 @@ def library_or_reason() -> ctypes.CDLL | str:
             return ctypes.CDLL(str(path))
         _compile(compiler, path)
         return ctypes.CDLL(str(path))
-    except NotBuilt as error:
+    except RuntimeError as error:
         reason = str(error)
     except (OSError, subprocess.SubprocessError, ValueError) as error:
         reason = f"{type(error).__name__}: {error}"
@@ -88,8 +85,8 @@ def library_or_reason() -> ctypes.CDLL | str:
 
 def _require_private(path: Path) -> None:
     status = path.stat()
-    if status.st_uid != os.geteuid() or status.st_mode & OTHERS_WRITE:
-        raise NotBuilt(f"{path} belongs to another user, or others can write to it")
+    if status.st_uid != os.geteuid() or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        raise RuntimeError(f"{path} belongs to another user, or others can write to it")
 
 
 def find_compiler() -> list[str]:
@@ -98,7 +95,7 @@ def find_compiler() -> list[str]:
     for words in [named] if named else [[name] for name in COMPILERS]:
         if path := shutil.which(words[0]):
             return [path, *words[1:]]
-    raise NotBuilt(f"no C++ compiler ({shlex.join(named) if named else ', '.join(COMPILERS)})")
+    raise RuntimeError(f"no C++ compiler ({shlex.join(named) if named else ', '.join(COMPILERS)})")
 
 
 def _compile(compiler: list[str], path: Path) -> None:
@@ -109,7 +106,7 @@ def _compile(compiler: list[str], path: Path) -> None:
         done = _run([*compiler, *FLAGS, *sources, "-o", str(target)])
         if done.returncode:
             lines = [line for line in done.stderr.splitlines() if "error" in line] or done.stderr.splitlines() or [""]
-            raise NotBuilt(f"{Path(compiler[0]).name} failed: {lines[0]}")
+            raise RuntimeError(f"{Path(compiler[0]).name} failed: {lines[0]}")
         target.replace(path)
 
 
@@ -124,18 +121,7 @@ def _sources() -> list[Path]:
 
 
 def _digest(compiler: list[str]) -> str:
-    """Hash sources, flags, compiler and processor, since different machines may share a cache."""
-    parts = [*FLAGS, *compiler, _run([*compiler, "--version"]).stdout, _processor()]
-    whole = [*(path.read_bytes() for path in _sources()), *(part.encode(errors="replace") for part in parts)]
+    """Hash sources, flags and compiler, and its macros, since machines with different processors may share a cache."""
+    macros = _run([*compiler, *FLAGS, "-E", "-dM", "-x", "c++", os.devnull]).stdout
+    whole = [*(path.read_bytes() for path in _sources()), *(part.encode() for part in (*FLAGS, *compiler, macros))]
     return hashlib.sha256(b"\0".join(whole)).hexdigest()[:16]
-
-
-def _processor() -> str:
-    """Describe what `-march=native` depends on."""
-    described = [platform.machine(), platform.processor()]
-    cpuinfo = Path("/proc/cpuinfo")
-    if cpuinfo.exists():
-        fields = ("flags", "Features", "model name", "CPU part")
-        lines = cpuinfo.read_text(errors="replace").splitlines()
-        described += sorted({line for line in lines if line.startswith(fields)})
-    return "\n".join(described)

@@ -10,19 +10,21 @@ struct Taps {
     long count, left[16], right[16];  // offsets of inputs relative to the pixel, and of weight matrices
 };
 
-// Consecutive pixels in one row, for one block of channels.
-template <int V, int STEP, bool BACK>
-struct Run {
+// Consecutive pixels: inputs are `step` and outputs `target_step` floats apart; `depth` and `out` count channels.
+struct Row {
     const float *left, *right, *bias, *gate;
     float *target, *sums;
-    long step, target_step, depth, out;
+    long pixels, step, target_step, depth, out;
     const Taps& taps;
+};
 
+template <int V, int STEP, bool BACK>
+struct Run : Row {
     template <int P>
     void piece(long first) const {
         Vector total[P][V];
         UNROLL for (int p = 0; p < P; ++p)
-            UNROLL for (int v = 0; v < V; ++v) total[p][v] = BACK ? zero() : load(bias + v * LANES);
+            UNROLL for (int v = 0; v < V; ++v) total[p][v] = BACK ? Vector{} : load(bias + v * LANES);
         for (long tap = 0; tap < taps.count; ++tap)
             multiply<P, V, STEP>(total, left + first * (STEP ? STEP : step) + taps.left[tap], step,
                                  right + taps.right[tap], out, depth);
@@ -31,7 +33,7 @@ struct Run {
             UNROLL for (int v = 0; v < V; ++v) {
                 const long at = (first + p) * target_step + v * LANES;
                 const Vector open = BACK ? load(gate + at) : total[p][v];
-                const Vector kept = open <= zero() ? zero() : total[p][v];  // NaN stays NaN
+                const Vector kept = open <= Vector{} ? Vector{} : total[p][v];  // NaN stays NaN
                 store(target + at, kept);
                 if (BACK) sum[v] += kept;
             }
@@ -40,26 +42,21 @@ struct Run {
     }
 };
 
-template <int V, bool BACK>
-void run(long pixels, long step, const float* left, const float* right, const float* bias, const float* gate,
-         float* target, float* sums, long target_step, long depth, long out, const Taps& taps) {
-    with_step<16, 32, 64, 128>(step, [&](auto constant) {
-        const Run<V, decltype(constant)::value, BACK> work{left, right,       bias,  gate, target, sums,
-                                                           step, target_step, depth, out,  taps};
-        Pieces<PIXELS>::of(0, pixels, work);
-    });
-}
-
 template <bool BACK>
-void blocks(long pixels, long step, const float* left, const float* right, const float* bias, const float* gate,
-            float* target, float* sums, long target_step, long depth, long out, const Taps& taps) {
-    const bool by_two = wide(out);
-    for (long c = 0; c < out; c += (by_two ? WIDE : BLOCK) * LANES) {
-        const auto rest = [&](auto work) {
-            work(pixels, step, left, right + c, BACK ? bias : bias + c, BACK ? gate + c : gate, target + c,
-                 BACK ? sums + c : sums, target_step, depth, out, taps);
-        };
-        by_two ? rest(run<WIDE, BACK>) : rest(run<BLOCK, BACK>);
+void blocks(Row row) {
+    const long count = (wide(row.out) ? WIDE : BLOCK) * LANES;
+    for (long c = 0; c < row.out; c += count) {
+        with_step<16, 32, 64, 128>(row.step, [&](auto constant) {
+            constexpr int STEP = decltype(constant)::value;
+            if (wide(row.out))
+                Pieces<PIXELS>::of(0, row.pixels, Run<WIDE, STEP, BACK>{row});
+            else
+                Pieces<PIXELS>::of(0, row.pixels, Run<BLOCK, STEP, BACK>{row});
+        });
+        row.right += count;
+        row.target += count;
+        (BACK ? row.gate : row.bias) += count;
+        if (BACK) row.sums += count;
     }
 }
 
@@ -92,6 +89,11 @@ constexpr long PIXELS_SUMMED = 96;  // approximate pixels per block of sums, to 
 
 }  // namespace
 
+void project(const float* x, const float* w, const float* bias, float* y, long code, long channels, long step,
+             long images) {
+    blocks<false>({x, w, bias, nullptr, y, nullptr, images, code, step, code, channels, {1, {}, {}}});
+}
+
 void convolve(const Layer& layer, const float* x, const float* w, const float* bias, float* y, long images) {
     const Shape from = layer.from(), to = layer.to();
     const long in = from.channels, out = to.channels, scale = layer.up ? 2 : 1, side = layer.up ? 2 : 3;
@@ -110,8 +112,8 @@ void convolve(const Layer& layer, const float* x, const float* w, const float* b
                         taps.right[at] = tap * in * out;
                     }
                 float* target = y + (scale * row + py + 1) * to.pitch() + (px + 1) * out;
-                blocks<false>(from.width, in, x + (row + 1) * from.pitch() + in, w, bias, nullptr, target, nullptr,
-                              scale * out, in, out, taps);
+                blocks<false>({x + (row + 1) * from.pitch() + in, w, bias, nullptr, target, nullptr, from.width, in,
+                               scale * out, in, out, taps});
             }
     }
 }
@@ -130,8 +132,8 @@ void input_gradient(const Layer& layer, const float* z, const float* w, const fl
         clear_border(x, to);
         for (long row = 0; row < to.height; ++row) {
             const long at = (row + 1) * to.pitch() + to.channels;
-            blocks<true>(to.width, scale * from.channels, z + scale * row * from.pitch(), w, nullptr, gate + at, x + at,
-                         sums, to.channels, from.channels, to.channels, taps);
+            blocks<true>({z + scale * row * from.pitch(), w, nullptr, gate + at, x + at, sums, to.width,
+                          scale * from.channels, to.channels, from.channels, to.channels, taps});
         }
     }
 }

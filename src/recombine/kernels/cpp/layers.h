@@ -35,6 +35,10 @@ struct Layer {
     long matrix() const { return channels * channels; }
 };
 
+// y = ReLU(bias + x · w) for each image's code x; outputs of consecutive images are `step` floats apart
+void project(const float* x, const float* w, const float* bias, float* y, long code, long channels, long step,
+             long images);
+
 // y = ReLU(bias + transposed convolution of x)
 void convolve(const Layer&, const float* x, const float* w, const float* bias, float* y, long images);
 void winograd_convolve(const Layer&, const float* x, const float* u, const float* bias, float* y, long images);

@@ -26,21 +26,17 @@ void copy(const Planes& planes, const float* x, float* into, long channels, long
     }
 }
 
-// Return the weights from input channel i to output channel o; for the input gradient (`back`), from the last tap.
-inline const float* tap(const float* w, long i, long o, long in, long out, bool back) {
-    return back ? w + (i * out + o) * 9 + 8 : w + (o * in + i) * 9;
-}
-
+// Convolve images, or with `back` their gradients, for which taps are read from the last to the first.
 void convolve(const Planes& planes, const float* x, const float* w, const float* bias, float* y, long in, long out,
               bool back) {
     thread_local std::vector<float> sums;
     const long pitch = planes.pitch(), run = planes.run(), step = planes.bordered();
     sums.resize(run);
     for (long o = 0; o < out; ++o) {
-        const Vector first = zero() + (bias ? bias[o] : 0.0f);
+        const Vector first = Vector{} + (bias ? bias[o] : 0.0f);
         for (long at = 0; at < run; at += LANES) store(sums.data() + at, first);
         for (long i = 0; i < in; ++i) {
-            const float* k = tap(w, i, o, in, out, back);
+            const float* k = back ? w + (i * out + o) * 9 + 8 : w + (o * in + i) * 9;
             const long turn = back ? -1 : 1;
             const float* plane = x + i * step;
             for (long at = 0; at < run; at += LANES) {
@@ -60,7 +56,7 @@ void convolve(const Planes& planes, const float* x, const float* w, const float*
 void correlate(const Planes& planes, const float* x, const float* z, float* weights, float* sums, long in, long out) {
     const long pitch = planes.pitch(), run = planes.run(), step = planes.bordered();
     for (long o = 0; o < out; ++o, z += run) {
-        Vector sum = zero();
+        Vector sum{};
         for (long at = 0; at < run; at += LANES) sum += load(z + at);
         for (int lane = 0; lane < LANES; ++lane) sums[o] += sum[lane];
         for (long i = 0; i < in; ++i, weights += 9) {
@@ -78,7 +74,7 @@ void correlate(const Planes& planes, const float* x, const float* z, float* weig
 }  // namespace
 
 extern "C" void recombine_narrow(const float* x, const float* w, const float* bias, float* y, long in, long out,
-                                 long height, long width, long first, long last) {
+                                 long height, long width, long first, long last, long) {
     const Planes planes{height, width};
     thread_local std::vector<float> framed;
     framed.resize(in * planes.bordered());
@@ -88,13 +84,15 @@ extern "C" void recombine_narrow(const float* x, const float* w, const float* bi
     }
 }
 
-// Write the gradient of x to `below`, unless it is null, and this chunk's sums for weights and biases to `sums`.
+// Write the gradient of x to `below`, unless it is null, and a chunk's sums for weights and biases to `sums`.
 extern "C" void recombine_narrow_back(const float* x, const float* w, const float* z, float* below, float* sums,
-                                      long in, long out, long height, long width, long first, long last) {
+                                      long in, long out, long height, long width, long first, long last,
+                                      long chunk) {
     const Planes planes{height, width};
     thread_local std::vector<float> framed, slopes;
     framed.resize((in > out ? in : out) * planes.bordered());
     slopes.resize(out * planes.run());
+    sums += chunk * (out * in * 9 + out);
     std::memset(sums, 0, (out * in * 9 + out) * sizeof(float));
     for (long image = first; image < last; ++image) {
         const float* own = z + image * out * height * width;

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import torch
@@ -20,9 +21,9 @@ class NarrowConvolution(torch.autograd.Function):
         x, w, bias = (_packed(part) for part in (x, w, bias))
         if w.shape[1:] != (x.shape[1], 3, 3) or bias.shape != w.shape[:1]:
             raise ValueError(f"weights {tuple(w.shape)} and bias {tuple(bias.shape)} do not fit {tuple(x.shape)}")
-        y, sizes = x.new_empty(len(x), len(w), *x.shape[2:]), _sizes(x, w)
+        y = x.new_empty(len(x), len(w), *x.shape[2:])
         addresses = [part.data_ptr() for part in (x, w, bias, y)]
-        by_chunks(len(x), lambda first, last, _: call("narrow", *addresses, *sizes, first, last))
+        by_chunks(len(x), partial(call, "narrow", *addresses, x.shape[1], len(w), *x.shape[2:]))
         ctx.save_for_backward(x, w)
         return y
 
@@ -30,14 +31,10 @@ class NarrowConvolution(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         x, w = ctx.saved_tensors
-        z, sizes = _packed(gradients[0]), _sizes(x, w)
-        below = torch.empty_like(x) if ctx.needs_input_grad[0] else None
+        z, below = _packed(gradients[0]), torch.empty_like(x) if ctx.needs_input_grad[0] else None
         sums = x.new_empty(len(chunks_of(len(x))), w.numel() + len(w))
-        addresses = [*(part.data_ptr() for part in (x, w, z)), None if below is None else below.data_ptr()]
-        by_chunks(
-            len(x),
-            lambda first, last, chunk: call("narrow_back", *addresses, sums[chunk].data_ptr(), *sizes, first, last),
-        )
+        addresses = [None if part is None else part.data_ptr() for part in (x, w, z, below, sums)]
+        by_chunks(len(x), partial(call, "narrow_back", *addresses, x.shape[1], len(w), *x.shape[2:]))
         weight, bias = sums.sum(dim=0).split([w.numel(), len(w)])
         return below, weight.view(w.shape), bias
 
@@ -46,7 +43,3 @@ def _packed(part: Tensor) -> Tensor:
     if part.dtype != torch.float32 or part.device.type != "cpu":
         raise ValueError(f"tensors must be float32 on cpu, got {part.dtype} on {part.device}")
     return part.contiguous()
-
-
-def _sizes(x: Tensor, w: Tensor) -> tuple[int, int, int, int]:
-    return x.shape[1], len(w), x.shape[2], x.shape[3]

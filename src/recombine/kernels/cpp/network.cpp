@@ -16,13 +16,9 @@ struct Network {
     long code, first, channels;
     std::vector<Layer> layers;
 
-    Network(long code, long first, long channels, long depth, const unsigned char* doubles)
-        : code(code), first(first), channels(channels) {
-        long size = first;
-        for (long at = 0; at < depth; ++at) {
-            layers.push_back({size, channels, doubles[at] != 0});
-            size = layers.back().to().height;
-        }
+    // Code length, first size, channels, depth, and for each block whether it doubles the size.
+    explicit Network(const long* numbers) : code(numbers[0]), first(numbers[1]), channels(numbers[2]) {
+        for (long at = 0; at < numbers[3]; ++at) layers.push_back({last().height, channels, numbers[4 + at] != 0});
     }
 
     Shape start() const { return {first, first, channels}; }
@@ -64,11 +60,6 @@ struct Network {
         return (layers.size() + 1) * channels + before(layer, size);
     }
     long sums() const { return sums(layers.size()) + 9 * channels; }
-    long largest() const {
-        long floats = start().image();
-        for (const Layer& layer : layers) floats = std::max(floats, layer.to().image());
-        return floats;
-    }
 };
 
 // (row, column, tap) to (tap, row, column), or to (tap, column, row)
@@ -86,31 +77,13 @@ void collect(const float* from, float* to, long taps, long count) {
         for (long tap = 0; tap < taps; ++tap) to[at * taps + tap] = from[tap * count + at];
 }
 
-struct Start {  // the first stage of consecutive images, at one pixel and for one block of channels
-    const float *codes, *matrix, *bias;
-    float* target;
-    long code, width, image;
-
-    template <int P>
-    void piece(long at) const {
-        Vector total[P][BLOCK];
-        for (int p = 0; p < P; ++p)
-            for (int v = 0; v < BLOCK; ++v) total[p][v] = load(bias + v * LANES);
-        multiply<P, BLOCK, 0>(total, codes + at * code, code, matrix, width, code);
-        for (int p = 0; p < P; ++p)
-            for (int v = 0; v < BLOCK; ++v)
-                store(target + (at + p) * image + v * LANES, total[p][v] <= zero() ? zero() : total[p][v]);
-    }
-};
-
 }  // namespace
 
 extern "C" {
 
 // Sizes, in floats, of parameters, prepared weights, all stages of a batch and a chunk's sums; and rows of an image.
-void recombine_sizes(long code, long first, long channels, long depth, const unsigned char* doubles, long batch,
-                     long* sizes) {
-    const Network net(code, first, channels, depth, doubles);
+void recombine_sizes(const long* numbers, long batch, long* sizes) {
+    const Network net(numbers);
     sizes[0] = net.parameters();
     sizes[1] = net.prepared();
     sizes[2] = net.stages(batch);
@@ -119,12 +92,9 @@ void recombine_sizes(long code, long first, long channels, long depth, const uns
 }
 
 // Rearrange weights into the layout that the kernels read.
-void recombine_prepare(long code, long first, long channels, long depth, const unsigned char* doubles,
-                       const float* vector, float* prepared) {
-    const Network net(code, first, channels, depth, doubles);
-    for (long row = 0; row < code; ++row)  // (code, channel, pixel) to (code, pixel, channel)
-        collect(vector + row * channels * net.pixels(), prepared + row * channels * net.pixels(), channels,
-                net.pixels());
+void recombine_prepare(const long* numbers, const float* vector, float* prepared) {
+    const Network net(numbers);
+    lay_out(vector, prepared, net.code, net.channels, net.pixels(), false);  // to (pixel, code, channel)
     thread_local std::vector<float> taps;
     for (std::size_t i = 0; i < net.layers.size(); ++i) {
         const Layer& layer = net.layers[i];
@@ -132,31 +102,28 @@ void recombine_prepare(long code, long first, long channels, long depth, const u
         for (const bool back : {false, true}) {
             float* target = prepared + net.prepared(i) + (back ? size : 0);
             if (layer.winograd()) taps.resize(count * layer.matrix());
-            lay_out(vector + net.weight(i), layer.winograd() ? taps.data() : target, channels, channels, count, back);
+            lay_out(vector + net.weight(i), layer.winograd() ? taps.data() : target, layer.channels, layer.channels,
+                    count, back);
             if (layer.winograd()) winograd_kernel(taps.data(), target, layer.matrix(), !back);
         }
     }
     const std::size_t last = net.layers.size();
-    collect(vector + net.weight(last), prepared + net.prepared(last), channels, 9);
+    collect(vector + net.weight(last), prepared + net.prepared(last), net.channels, 9);
 }
 
-// Compute all stages and outputs of images begin … end - 1.
-void recombine_forward(long code, long first, long channels, long depth, const unsigned char* doubles,
-                       const float* vector, const float* prepared, const float* codes, float* stages, float* output,
-                       long batch, long begin, long end) {
-    const Network net(code, first, channels, depth, doubles);
+// Compute all stages and outputs of images begin … end - 1, whatever the index of their chunk.
+void recombine_forward(const long* numbers, const float* vector, const float* prepared, const float* codes,
+                       float* stages, float* output, long batch, long begin, long end, long) {
+    const Network net(numbers);
     const long images = end - begin;
     const Shape start = net.start();
     float* image = stages + begin * start.image();
     for (long at = 0; at < images; ++at) clear_border(image + at * start.image(), start);
-    for (long pixel = 0; pixel < net.pixels(); ++pixel)
-        for (long c = 0; c < channels; c += BLOCK * LANES) {
-            const long at = (pixel / first + 1) * start.pitch() + (pixel % first + 1) * channels + c;
-            Pieces<PIXELS>::of(
-                0, images,
-                Start{codes + begin * code, prepared + pixel * channels + c, vector + net.first_size() + c, image + at,
-                      code, net.pixels() * channels, start.image()});
-        }
+    for (long pixel = 0; pixel < net.pixels(); ++pixel) {
+        const long at = (pixel / net.first + 1) * start.pitch() + (pixel % net.first + 1) * net.channels;
+        project(codes + begin * net.code, prepared + pixel * net.code * net.channels, vector + net.first_size(),
+                image + at, net.code, net.channels, start.image(), images);
+    }
     for (std::size_t i = 0; i < net.layers.size(); ++i) {
         const Layer& layer = net.layers[i];
         const float* from = stages + net.stage(i, batch) + begin * layer.from().image();
@@ -170,15 +137,15 @@ void recombine_forward(long code, long first, long channels, long depth, const u
             vector[net.parameters() - 1], output + begin * shape.height * shape.width, images);
 }
 
-// Compute the sums for images begin … end - 1 from the output gradient; `below` is the gradient before the first ReLU.
-void recombine_backward(long code, long first, long channels, long depth, const unsigned char* doubles,
-                        const float* prepared, const float* stages, const float* gradient, float* below, float* sums,
-                        long batch, long begin, long end) {
-    const Network net(code, first, channels, depth, doubles);
-    const long images = end - begin;
+// Compute the sums of a chunk (images begin … end - 1); `below` is the gradient before the first ReLU.
+void recombine_backward(const long* numbers, const float* prepared, const float* stages, const float* gradient,
+                        float* below, float* sums, long batch, long begin, long end, long chunk) {
+    const Network net(numbers);
+    sums += chunk * net.sums();
+    const long images = end - begin, channels = net.channels;
     thread_local std::vector<float> one, other;
-    one.resize(net.largest() * images);
-    other.resize(net.largest() * images);
+    one.resize(net.last().image() * images);  // no layer has smaller outputs than inputs
+    other.resize(net.last().image() * images);
     std::memset(sums, 0, net.sums() * sizeof(float));
     const std::size_t last = net.layers.size();
     const Shape shape = net.last();
@@ -199,11 +166,10 @@ void recombine_backward(long code, long first, long channels, long depth, const 
 }
 
 // Add up the chunks' sums, in order, into the gradient vector. The first chunk's sums are overwritten.
-void recombine_finish(long code, long first, long channels, long depth, const unsigned char* doubles,
-                      const float* codes, const float* below, const float* gradient, float* sums, long chunks,
-                      float* vector, long batch) {
-    const Network net(code, first, channels, depth, doubles);
-    const long size = net.sums();
+void recombine_finish(const long* numbers, const float* codes, const float* below, const float* gradient, float* sums,
+                      long chunks, float* vector, long batch) {
+    const Network net(numbers);
+    const long size = net.sums(), code = net.code, first = net.first, channels = net.channels;
     for (long chunk = 1; chunk < chunks; ++chunk)
         for (long at = 0; at < size; ++at) sums[at] += sums[chunk * size + at];
     thread_local std::vector<float> turned;

@@ -7,8 +7,8 @@ stay zero after every ReLU and affect nothing, and their gradients are discarded
 from __future__ import annotations
 
 import math
-from ctypes import c_long, c_ubyte
-from functools import cached_property, lru_cache
+from ctypes import c_long
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 import torch
@@ -33,34 +33,25 @@ class _Sizes(NamedTuple):
     image: int
 
 
-class _Plan:
+class _Plan(NetworkShape):
     """A transposed-convolution network, padded to whole blocks of channels."""
 
-    def __init__(self, network: NetworkShape) -> None:
-        self.network, self.code, self.first = network, network.code, network.first
-        self.channels = -(-network.channels // BLOCK) * BLOCK
-        self.parameters = sum(network.sizes)
-        self.pads = self.channels != network.channels
-
-    @staticmethod
-    @lru_cache(maxsize=64)
-    def of(shapes: Shapes) -> _Plan:
-        return _Plan(NetworkShape.of(shapes))
-
-    @cached_property
-    def arguments(self) -> tuple[Any, ...]:
-        """Leading arguments of every kernel call."""
-        doubles = self.network.doubles
-        return self.code, self.first, self.channels, len(doubles), (c_ubyte * len(doubles))(*doubles)
+    def __init__(self, shapes: Shapes) -> None:
+        super().__init__(shapes)
+        self.padded_channels = -(-self.channels // BLOCK) * BLOCK
+        self.parameters = sum(self.sizes)
+        self.pads = self.padded_channels != self.channels
+        numbers = (self.code, self.first, self.padded_channels, len(self.doubles), *self.doubles)
+        self.numbers = (c_long * len(numbers))(*numbers)  # first argument of every kernel
 
     def call(self, name: str, *arguments: Tensor | int) -> None:
         values = (part.data_ptr() if isinstance(part, Tensor) else part for part in arguments)
-        call(name, *self.arguments, *values)
+        call(name, self.numbers, *values)
 
-    def sizes(self, batch: int) -> _Sizes:
+    def memory(self, batch: int) -> _Sizes:
         """Return how much memory a batch needs, including padding."""
         numbers = (c_long * len(_Sizes._fields))()
-        call("sizes", *self.arguments, batch, numbers)
+        call("sizes", self.numbers, batch, numbers)
         return _Sizes(*numbers)
 
     def padded(self, weights: Tensor) -> Tensor:
@@ -68,7 +59,7 @@ class _Plan:
         if not self.pads:
             return weights
         positions = self._positions
-        return weights.new_zeros(self.sizes(1).parameters).index_copy_(0, positions, weights[: len(positions)])
+        return weights.new_zeros(self.memory(1).parameters).index_copy_(0, positions, weights[: len(positions)])
 
     def cropped(self, gradient: Tensor, size: int) -> Tensor:
         """Remove the padding from the gradient, and append zeros up to length `size`."""
@@ -79,7 +70,7 @@ class _Plan:
     def _positions(self) -> Tensor:
         """Index of each parameter among the padded parameters."""
         parts, start = [], 0
-        for own, padded in zip(self.network.shapes, self.network.with_channels(self.channels), strict=True):
+        for own, padded in zip(self.shapes, self.with_channels(self.padded_channels), strict=True):
             numbers = torch.arange(start, start + math.prod(padded)).view(padded)
             parts.append(numbers[tuple(slice(length) for length in own)].flatten())
             start += math.prod(padded)
@@ -88,7 +79,7 @@ class _Plan:
 
 def takes(shapes: Shapes, batch: int, dtype: torch.dtype) -> bool:
     """Return whether the kernels support a network: any in float32, since padding to whole blocks still pays off."""
-    return dtype == torch.float32 and batch > 0 and NetworkShape.of(shapes).channels > 0
+    return dtype == torch.float32 and batch > 0
 
 
 class TransposedConvolutions(torch.autograd.Function):
@@ -105,17 +96,12 @@ class TransposedConvolutions(torch.autograd.Function):
             raise ValueError(
                 f"weights and codes must fit the network, in float32, got {tuple(weights.shape)}, {tuple(codes.shape)}"
             )
-        sizes = plan.sizes(batch)
+        sizes = plan.memory(batch)
         prepared, stages = take_buffer(sizes.prepared), take_buffer(sizes.stages)
         images = codes.new_empty(batch, sizes.image, sizes.image)
         padded = plan.padded(weights)
         plan.call("prepare", padded, prepared)
-        by_chunks(
-            batch,
-            lambda first, last, _: plan.call(
-                "forward", padded, prepared, codes, stages, images, batch, first, last
-            ),
-        )  # fmt: skip
+        by_chunks(batch, partial(plan.call, "forward", padded, prepared, codes, stages, images, batch))
         ctx.save_for_backward(codes)
         ctx.plan, ctx.sizes, ctx.buffers, ctx.size = plan, sizes, (prepared, stages), len(weights)
         return images
@@ -128,14 +114,9 @@ class TransposedConvolutions(torch.autograd.Function):
         (codes,), gradient, plan = ctx.saved_tensors, gradients[0].contiguous(), ctx.plan
         (prepared, stages), batch = ctx.buffers, len(codes)
         chunks = len(chunks_of(batch))
-        below = take_buffer(batch * (plan.first + 2) ** 2 * plan.channels)
+        below = take_buffer(batch * (plan.first + 2) ** 2 * plan.padded_channels)
         sums = take_buffer(chunks * ctx.sizes.sums)
-        by_chunks(
-            batch,
-            lambda first, last, chunk: plan.call(
-                "backward", prepared, stages, gradient, below, sums[chunk * ctx.sizes.sums :], batch, first, last
-            ),
-        )
+        by_chunks(batch, partial(plan.call, "backward", prepared, stages, gradient, below, sums, batch))
         padded = gradient.new_empty(ctx.sizes.parameters)
         plan.call("finish", codes, below, gradient, sums, chunks, padded, batch)
         ctx.buffers = None

@@ -25,9 +25,6 @@ inline Vector load(const float* at) {
 inline void store(float* at, Vector value) {
     *reinterpret_cast<Vector*>(at) = value;
 }
-inline Vector zero() {
-    return Vector{};
-}
 
 // Number of vectors in a block of 16 channels, and in the 32 that are computed at a time if there are enough.
 constexpr int BLOCK = 16 / LANES, WIDE = LANES == 16 ? 2 : BLOCK;

@@ -55,6 +55,25 @@ inline void scatter(const Vector* z, long s, Vector* n, long t) {  // A
     n[5 * t] = z3;
 }
 
+// G and Gᵀ, which map three positions of a kernel along one axis to six, and back.
+inline void widen(const Vector* g, long s, Vector* u, long t) {
+    const Vector even = (-1.0f / 6) * (g[0] + g[2 * s]), odd = (-1.0f / 6) * g[s];
+    const Vector far = (1.0f / 24) * g[0] + (1.0f / 6) * g[2 * s], middle = (1.0f / 12) * g[s];
+    u[0] = 0.25f * g[0];
+    u[t] = even + odd;
+    u[2 * t] = even - odd;
+    u[3 * t] = far + middle;
+    u[4 * t] = far - middle;
+    u[5 * t] = g[2 * s];
+}
+
+inline void narrow(const Vector* u, long s, Vector* g, long t) {
+    const Vector near = u[s] + u[2 * s], far = u[3 * s] + u[4 * s];
+    g[0] = 0.25f * u[0] - (1.0f / 6) * near + (1.0f / 24) * far;
+    g[t] = (-1.0f / 6) * (u[s] - u[2 * s]) + (1.0f / 12) * (u[3 * s] - u[4 * s]);
+    g[2 * t] = (-1.0f / 6) * near + (1.0f / 6) * far + u[5 * s];
+}
+
 // Apply one of these transforms to columns and rows, mapping FROM × FROM values to TO × TO.
 template <long FROM, long TO, void ALONG(const Vector*, long, Vector*, long)>
 inline void both_ways(const Vector* from, Vector* to) {
@@ -81,7 +100,7 @@ inline void read_patch(const float* corner, const Plane& p, long rows, long colu
     } else {
         for (long y = 0; y < N; ++y)
             for (long x = 0; x < N; ++x)
-                into[y * N + x] = y < rows && x < columns ? load(corner + y * p.pitch() + x * p.channels) : zero();
+                into[y * N + x] = y < rows && x < columns ? load(corner + y * p.pitch() + x * p.channels) : Vector{};
     }
 }
 
@@ -110,13 +129,13 @@ void write_tile(const float* products, long stride, const Plane& p, Tile t, cons
         Vector m[PLACES], y[SIDE * SIDE];
         UNROLL for (long k = 0; k < PLACES; ++k) m[k] = load(products + k * stride + c);
         both_ways<REACH, SIDE, gather>(m, y);
-        const Vector offset = BACK ? zero() : load(bias + c);
-        Vector sum = zero();
+        const Vector offset = BACK ? Vector{} : load(bias + c);
+        Vector sum{};
         for (long r = 0; r < rows; ++r)
             for (long x = 0; x < columns; ++x) {
                 const long at = corner + r * p.pitch() + x * p.channels + c;
                 const Vector value = y[r * SIDE + x] + offset;
-                const Vector kept = (BACK ? load(gate + at) : value) <= zero() ? zero() : value;
+                const Vector kept = (BACK ? load(gate + at) : value) <= Vector{} ? Vector{} : value;
                 store(images + at, kept);
                 sum += kept;
             }
@@ -208,29 +227,6 @@ void winograd_weight_gradient(const Layer& layer, const float* x, const float* z
             work(left.data() + k * left_stride, right.data() + k * right_stride, sums + k * in * out, tiles, in, out);
     }
 }
-
-namespace {
-
-// G and Gᵀ, which map three positions of a kernel along one axis to six, and back.
-inline void widen(const Vector* g, long s, Vector* u, long t) {
-    const Vector even = (-1.0f / 6) * (g[0] + g[2 * s]), odd = (-1.0f / 6) * g[s];
-    const Vector far = (1.0f / 24) * g[0] + (1.0f / 6) * g[2 * s], middle = (1.0f / 12) * g[s];
-    u[0] = 0.25f * g[0];
-    u[t] = even + odd;
-    u[2 * t] = even - odd;
-    u[3 * t] = far + middle;
-    u[4 * t] = far - middle;
-    u[5 * t] = g[2 * s];
-}
-
-inline void narrow(const Vector* u, long s, Vector* g, long t) {
-    const Vector near = u[s] + u[2 * s], far = u[3 * s] + u[4 * s];
-    g[0] = 0.25f * u[0] - (1.0f / 6) * near + (1.0f / 24) * far;
-    g[t] = (-1.0f / 6) * (u[s] - u[2 * s]) + (1.0f / 12) * (u[3 * s] - u[4 * s]);
-    g[2 * t] = (-1.0f / 6) * near + (1.0f / 6) * far + u[5 * s];
-}
-
-}  // namespace
 
 void winograd_kernel(const float* taps, float* u, long size, bool mirrored) {
     for (long at = 0; at < size; at += LANES) {

@@ -2,11 +2,6 @@
 
 import { clamped } from "./grid.js";
 
-/**
- * @typedef {{at: number[], decoder: number, beside: number, plane: [number, number], stage: number,
- *   unit: number, snap: boolean}} State `beside` is −1 for no second decoder, `unit` for the most variable one
- */
-
 /** Starts in the middle of the grid, where a hold-out usually is. @param {PageData} data @returns {State} */
 export function initialState(data) {
   return {
@@ -28,8 +23,7 @@ export function written({ at, decoder, beside, plane, stage, unit, snap }) {
 
 /**
  * The state stored in an address; anything missing or invalid is taken from `state`.
- * @param {string} text @param {State} state @param {PageData} data
- * @returns {State}
+ * @param {string} text @param {State} state @param {PageData} data @returns {State}
  */
 export function parsed(text, state, { factors, models }) {
   const given = new URLSearchParams(text.replace(/^#/, ""));

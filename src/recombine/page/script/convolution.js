@@ -15,9 +15,8 @@ function productSize({ outputs, kernel, batch, from }) {
 }
 
 /**
- * Working memory that a convolution needs besides its input and output.
+ * Floats of working memory that a convolution needs: the packed factor, and the product with its scratch.
  * @param {Sizes} s @param {boolean} transposed
- * @returns {[number, number]} floats for the packed factor, and for the product with its scratch
  */
 export function workingSizes(s, transposed) {
   const [rows, pixels] = productSize(s);
@@ -41,10 +40,8 @@ export const convolve = (kernel, image, weight, output, packed, patches, s) => {
 };
 
 /**
- * A transposed convolution's weights in the order of its product: (group, channel out × tap, channel in).
- * @param {Float32Array} weight (channel in, channel out of a group, y, x)
- * @param {Sizes} s
- * @returns {Float32Array}
+ * A transposed convolution's weights, (channel in, channel out, y, x), in the order of its product:
+ * (group, channel out × tap, channel in). @param {Float32Array} weight @param {Sizes} s
  */
 export function turned(weight, s) {
   const rows = s.outputs * s.kernel[0] * s.kernel[1];

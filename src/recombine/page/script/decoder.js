@@ -37,10 +37,7 @@ export class Decoder {
     return this.#row(/** @type {Numbers} */ (this.data.table), nearestPoint(this.factors, positions));
   }
 
-  /**
-   * The largest difference from torch's outputs at the probe points.
-   * @returns {number} relative to the largest output, or to 1
-   */
+  /** The largest difference from torch's outputs at the probe points, relative to the largest output, or to 1. */
   mismatch() {
     const { probes } = this.data;
     if (!probes) return 0;
@@ -62,10 +59,7 @@ export class Decoder {
     return Boolean(this.program && this.data.sizes && this.factors.length > 1);
   }
 
-  /**
-   * The output for one factor, with all others replaced by their mean code over the training set.
-   * @param {number[]} positions @param {number} factor
-   */
+  /** The output with all other factors at their mean code. @param {number[]} positions @param {number} factor */
   half(positions, factor) {
     const { mean, sizes } = this.data;
     if (!this.program || !mean || !sizes) throw new Error("codes have no blocks");
@@ -98,9 +92,8 @@ export class Decoder {
   }
 
   /**
-   * The training points whose true outputs are nearest to an output.
+   * The training points whose true outputs are nearest to an output, nearest first.
    * @param {Float32Array} output @param {number} count
-   * @returns {number[]} points, nearest first
    */
   nearest(output, count) {
     if (!this.data.truth) return [];

@@ -3,10 +3,7 @@
  * with the last factor varying fastest.
  */
 
-/**
- * @param {Factor} factor @param {number} position
- * @returns {number} the value, interpolated linearly between grid values
- */
+/** A value, interpolated linearly between grid values. @param {Factor} factor @param {number} position */
 export function valueAt(factor, position) {
   if (!factor.given) {
     const steps = Math.max(1, factor.count - 1);
@@ -17,10 +14,7 @@ export function valueAt(factor, position) {
   return factor.given[below] + (next - factor.given[below]) * (position - below);
 }
 
-/**
- * @param {Factor} factor @param {number} position
- * @returns {string} the value with as many digits as the grid step needs
- */
+/** A value with as many digits as the grid step needs. @param {Factor} factor @param {number} position */
 export function valueText(factor, position) {
   const label = factor.labels?.[Math.round(position)];
   if (label !== undefined) return shortened(label, 24);
@@ -65,10 +59,7 @@ export function planeCounts(factors, [across, down]) {
   return [factors[across].count, across === down ? 1 : factors[down].count];
 }
 
-/**
- * Positions with the plane's two factors replaced.
- * @param {number[]} at @param {number[]} plane @param {number} i @param {number} j
- */
+/** Positions on a plane. @param {number[]} at @param {number[]} plane @param {number} i @param {number} j */
 export function onPlane(at, [across, down], i, j) {
   const point = at.slice();
   point[across] = i;
@@ -77,10 +68,9 @@ export function onPlane(at, [across, down], i, j) {
 }
 
 /**
- * A path through a plane of the grid: from corner to corner through the centre of the held-out points, and back.
+ * The vertices, in grid steps, of a path from corner to corner through the centre of the held-out points, and back.
  * @param {Factor[]} factors @param {number[]} positions @param {[number, number]} plane
- * @param {(positions: number[]) => boolean} isHeld
- * @returns {[number, number][]} vertices of the path, in grid steps
+ * @param {(positions: number[]) => boolean} isHeld @returns {[number, number][]}
  */
 export function pathThrough(factors, positions, plane, isHeld) {
   const ends = planeCounts(factors, plane).map((count) => count - 1);

@@ -73,11 +73,9 @@ export class Kernel {
   }
 
   /**
-   * C += A B for a contiguous C. The last columns, fewer than a panel, go through `scratch`.
-   * @param {number} a
-   * @param {number} b packed
-   * @param {number} c @param {number} rows @param {number} depth @param {number} columns
-   * @param {number} scratch eight floats per row
+   * C += A B for a contiguous C and a packed B. The last columns, fewer than a panel, go through `scratch`, which has
+   * eight floats per row. @param {number} a @param {number} b @param {number} c @param {number} rows
+   * @param {number} depth @param {number} columns @param {number} scratch
    */
   addProduct(a, b, c, rows, depth, columns, scratch) {
     const { heap, compiled: { matmul } } = this;

@@ -89,8 +89,9 @@ class Explorer {
     const names = this.data.models.map((model) => model.name);
     this.#options(byId("decoder"), names);
     this.#options(byId("beside"), ["nothing", ...names]);
-    this.switches = new Switches(byId("switches"), this.data, (change) => this.set(change));
-    byId("models").hidden = names.length < 2 || this.switches.used;
+    const labels = this.data.labels ?? [];
+    if (labels.length) this.switches = new Switches(byId("switches"), this.data, labels, (change) => this.set(change));
+    byId("models").hidden = names.length < 2 || labels.length > 0;
     for (const id of ["across", "down"]) this.#options(byId(id), this.data.factors.map((factor) => factor.name));
     byId("axes").hidden = this.data.factors.length < 3;
     const choose = (/** @type {string} */ id, /** @type {(number: number) => Partial<State>} */ change) =>

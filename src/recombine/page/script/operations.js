@@ -1,16 +1,6 @@
 /** The operations of a program, except products and convolutions. `heap` holds all values. */
 
 /**
- * An operation with the places and shapes of its inputs and its output, which has `count` elements. The first input is
- * `rows` rows of `n` elements.
- * @typedef {{o: Operation, from: number[], to: number, shapes: number[][], shape: number[],
- *   count: number, rows: number, n: number}} Step
- *
- * A box in several arrays: its shape, and its strides in each array, the output first.
- * @typedef {{shape: number[], strides: number[][]}} Axes
- */
-
-/**
  * The error function, to about 1e-7, by a series or a continued fraction: Abramowitz and Stegun's 7.1.26, the usual
  * approximation, is not accurate enough.
  * @param {number} x
@@ -32,14 +22,6 @@ export function erf(x) {
   return Math.sign(x) * (1 - Math.exp(-size * size) / (Math.sqrt(Math.PI) * (size + fraction)));
 }
 
-/** @param {number} x */
-function roundEven(x) {
-  const down = Math.floor(x);
-  const rest = x - down;
-  if (rest !== 0.5) return Math.round(x);
-  return down % 2 === 0 ? down : down + 1;
-}
-
 /** Unary functions that Math lacks. @type {Record<string, (x: number, a: number, b: number) => number>} */
 const MAPS = {
   sigmoid: (x) => 1 / (1 + Math.exp(-x)),
@@ -47,7 +29,7 @@ const MAPS = {
   reciprocal: (x) => 1 / x,
   erf,
   neg: (x) => -x,
-  round: roundEven,
+  round: (x) => (x - Math.floor(x) === 0.5 ? 2 * Math.round(x / 2) : Math.round(x)), // half to even, as in torch
   not: (x) => (x === 0 ? 1 : 0),
   truth: (x) => (x === 0 ? 0 : 1),
   gelu: (x) => 0.5 * x * (1 + erf(x * Math.SQRT1_2)),

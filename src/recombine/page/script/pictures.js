@@ -37,9 +37,8 @@ function stepOf(share) {
 }
 
 /**
- * Draws an image; three channels are drawn as colours, any other number side by side.
- * @param {Canvas} canvas @param {ArrayLike<number>} numbers
- * @param {[number, number, number]} shape channels, rows, columns
+ * Draws an image of (channels, rows, columns); three channels are drawn as colours, any other number side by side.
+ * @param {Canvas} canvas @param {ArrayLike<number>} numbers @param {[number, number, number]} shape
  * @param {number} low @param {number} high @param {Colours} colour
  */
 export function drawImage(canvas, numbers, [channels, rows, columns], low, high, colour = grey) {
@@ -57,10 +56,8 @@ export function drawImage(canvas, numbers, [channels, rows, columns], low, high,
 }
 
 /**
- * Draws many small maps as tiles.
- * @param {Canvas} canvas @param {ArrayLike<number>} numbers
- * @param {number[]} shape maps, rows, columns
- * @param {number[]} strides of these
+ * Draws many small maps as tiles; `shape` and `strides` are of maps, rows and columns.
+ * @param {Canvas} canvas @param {ArrayLike<number>} numbers @param {number[]} shape @param {number[]} strides
  * @param {number} low @param {number} high @param {Colours} colour
  */
 function drawTiles(canvas, numbers, [count, rows, columns], [leap, down, step], low, high, colour) {
@@ -84,11 +81,9 @@ function drawTiles(canvas, numbers, [count, rows, columns], [leap, down, step], 
 }
 
 /**
- * Draws the activity of a stage, one map per channel.
- * @param {Canvas} canvas @param {Float32Array} numbers
- * @param {number[]} shape with a batch axis of length 1
- * @param {[number, number, number]} image shape of the output: tokens may be its pixels
- * @returns {string} a description
+ * Draws the activity of a stage, one map per channel, and returns a description. Tokens may be the output's pixels.
+ * @param {Canvas} canvas @param {Float32Array} numbers @param {number[]} shape with a batch axis of length 1
+ * @param {[number, number, number]} image shape of the output
  */
 export function drawStage(canvas, numbers, shape, image) {
   const own = shape.slice(1);
@@ -119,8 +114,7 @@ function blank(canvas, rows, columns) {
 
 /**
  * Clears a canvas, at the resolution of the screen, and returns its context, size and the page's colours.
- * @param {Canvas} canvas
- * @param {number} [aspect] width over height, unless the style sheet sets it
+ * @param {Canvas} canvas @param {number} [aspect] width over height, unless the style sheet sets it
  */
 export function penOf(canvas, aspect) {
   const scale = window.devicePixelRatio || 1;
@@ -202,9 +196,8 @@ export function drawChart(canvas, { end, low, high, ticks, words, logarithmic, s
 
 /**
  * Makes a path of the boundary between marked cells of a grid, such as held-out ones, and the others.
- * @param {Pen} pen @param {number} columns @param {number} rows
- * @param {number} dx width of a cell
- * @param {number} dy @param {(column: number, row: number) => boolean} isMarked
+ * @param {Pen} pen @param {number} columns @param {number} rows @param {number} dx width of a cell @param {number} dy
+ * @param {(column: number, row: number) => boolean} isMarked
  */
 export function outline(pen, columns, rows, dx, dy, isMarked) {
   const marked = (/** @type {number} */ i, /** @type {number} */ j) =>

@@ -9,11 +9,7 @@ import { convolve, convolveTransposed, turned, workingSizes } from "./convolutio
 import { RUN, volume } from "./operations.js";
 
 export class Program {
-  /**
-   * @param {ProgramData} data
-   * @param {Uint8Array} bytes that contain the constants
-   * @param {BufferSource} code of `matmul.wasm`
-   */
+  /** @param {ProgramData} data @param {Uint8Array} bytes with the constants @param {BufferSource} code of the kernel */
   constructor(data, bytes, code) {
     this.data = data;
     /** Address of every value. @type {number[]} */
@@ -40,9 +36,7 @@ export class Program {
 
   /**
    * A stage's value for an input, without running later steps; valid until the next run.
-   * @param {number} number of the value
-   * @param {ArrayLike<number>} input
-   * @param {number} count of steps
+   * @param {number} number @param {ArrayLike<number>} input @param {number} count of steps
    */
   upTo(number, input, count = this.counts[number]) {
     this.runs += 1;
@@ -93,11 +87,7 @@ export class Program {
     return steps;
   }
 
-  /**
-   * The step of an operation; its working memory is free again for the next one.
-   * @param {Operation} o
-   * @returns {() => void}
-   */
+  /** The step of an operation; its working memory is free again for the next one. @param {Operation} o */
   #step(o) {
     const shapes = o.inputs.map((number) => this.data.shapes[number]);
     const shape = this.data.shapes[o.output];
@@ -115,6 +105,7 @@ export class Program {
 
   /** @param {Step} step */
   #product({ o, shapes, from, to }) {
+    const bias = /** @type {number | undefined} */ (from[2]);
     const [[many, rows, depth], [others, , columns]] = shapes;
     const batch = Math.max(many, others);
     const size = packedSize(depth, columns);
@@ -134,20 +125,12 @@ export class Program {
         const right = constant ? packed + (others > 1 ? k : 0) * size : packed;
         if (!constant && (k === 0 || others > 1)) packOne(others > 1 ? k : 0, packed);
         const out = to + k * rows * columns;
-        this.#fill(out, rows, columns, from[2]);
+        if (bias === undefined) this.heap.fill(0, out, out + rows * columns);
+        else for (let i = 0; i < rows; i += 1) this.heap.copyWithin(out + i * columns, bias, bias + columns);
         const left = from[0] + (many > 1 ? k : 0) * rows * depth;
         this.kernel.addProduct(left, right, out, rows, depth, columns, scratch);
       }
     };
-  }
-
-  /**
-   * Fills the rows of a matrix with the bias, or with 0.
-   * @param {number} to @param {number} rows @param {number} columns @param {number | undefined} bias
-   */
-  #fill(to, rows, columns, bias) {
-    if (bias === undefined) this.heap.fill(0, to, to + rows * columns);
-    else for (let i = 0; i < rows; i += 1) this.heap.copyWithin(to + i * columns, bias, bias + columns);
   }
 
   /** @param {Step} step */

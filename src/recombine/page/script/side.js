@@ -43,10 +43,9 @@ export class Side {
     if (data.truth) this.#row("Nearest training images", this.memories, text);
     this.stage = new Picture("activity of a stage");
     this.stage.figure.classList.add("wide");
-    this.hasStages = Boolean(data.program && data.program.stages.length);
     /** @type {StageViews | null} */
     this.views = null;
-    if (this.hasStages) {
+    if (data.program?.stages.length) {
       this.#row("Inside the decoder", [this.stage]);
       this.views = new StageViews(decoder);
       this.root.append(this.views.root);
@@ -97,10 +96,7 @@ export class Side {
     this.root.classList.toggle("outside", decoder.isHeldOut(at));
   }
 
-  /**
-   * Draws the activity of a stage, running the decoder again if it has run for something else since.
-   * @param {number[]} at @param {number} stage
-   */
+  /** Draws a stage, after another run if the last one was not this. @param {number[]} at @param {number} stage */
   #drawStage(at, stage) {
     const { program, data } = this.decoder;
     if (!program || !data.program) return;
@@ -114,15 +110,11 @@ export class Side {
     this.stage.caption(`${own.name}: ${what}; blue is below 0, red above`);
   }
 
-  /**
-   * The slower drawing, as tasks; whatever has not changed is left out.
-   * @param {number[]} at @param {number} stage
-   * @returns {(() => void)[]}
-   */
+  /** The slower drawing, as tasks, if something has changed. @param {number[]} at @param {number} stage */
   details(at, stage) {
     const { decoder } = this;
     /** @type {(() => void)[]} */
-    const tasks = this.hasStages ? [() => this.#drawStage(at, stage)] : [];
+    const tasks = this.views ? [() => this.#drawStage(at, stage)] : [];
     if (decoder.hasHalves) {
       for (const [k, position] of at.entries()) {
         if (this.#halfAt[k] !== position) tasks.push(() => this.#drawHalf(at, k));
@@ -148,10 +140,7 @@ export class Side {
     this.sum.caption(gain > 1.05 ? `their sum (all ${gain.toFixed(gain < 9.95 ? 1 : 0)} times brighter)` : "their sum");
   }
 
-  /**
-   * The factor by which a faint picture is brightened: its shape matters, not its amplitude.
-   * @param {Float32Array} picture
-   */
+  /** The gain for a faint picture: its shape matters, not its amplitude. @param {Float32Array} picture */
   #gain(picture) {
     const { background, low, high } = this.decoder.data;
     let most = 0;

@@ -17,11 +17,7 @@ const MOST_SURVEYS = 4; // kept for all decoders together
 
 const FLOOR = 1e-8; // lower bound of volume elements, as in `recombine.metrics.volume_statistics`
 
-/**
- * Neighbours of a position along a factor, and the difference of their values.
- * @param {Factor} factor @param {number} position
- * @returns {{behind: number, ahead: number, width: number}}
- */
+/** A position's neighbours, and the difference of their values. @param {Factor} factor @param {number} position */
 export function neighbours(factor, position) {
   const behind = Math.max(0, position - 1);
   const ahead = Math.min(factor.count - 1, position + 1);
@@ -29,8 +25,8 @@ export function neighbours(factor, position) {
 }
 
 /**
- * @param {[Float32Array, Float32Array, number]} across activations behind and ahead, and the width between them
- * @param {[Float32Array, Float32Array, number]} down
+ * g from the activations behind and ahead along both factors, and the widths between them.
+ * @param {[Float32Array, Float32Array, number]} across @param {[Float32Array, Float32Array, number]} down
  * @returns {Metric}
  */
 export function metricOf([left, right, wide], [above, below, tall]) {
@@ -45,20 +41,15 @@ export function metricOf([left, right, wide], [above, below, tall]) {
   return [xx / (wide * wide), xy / (wide * tall), yy / (tall * tall)];
 }
 
-/**
- * log10 of the volume element, floored.
- * @param {Metric} metric
- * @param {boolean} alone whether there is only one factor, so that g is a scalar
- */
+/** log10 of the volume element, floored. @param {Metric} metric @param {boolean} alone whether g is a scalar */
 export function logVolume([xx, xy, yy], alone = false) {
   const square = alone ? xx : xx * yy - xy * xy;
   return Math.log10(Math.max(FLOOR, Math.sqrt(Math.max(0, square))));
 }
 
 /**
- * The ellipse of steps that change a stage equally: dᵀ g d = size².
+ * The ellipse of steps that change a stage equally, dᵀ g d = size²: its half axes, longest first, and their angle.
  * @param {Metric} metric @param {number} size
- * @returns {{half: [number, number], angle: number}} half axes, longest first, and the angle of the longest
  */
 export function ellipse([xx, xy, yy], size) {
   const middle = (xx + yy) / 2;
@@ -73,10 +64,8 @@ export class Survey {
   #steps = null;
 
   /**
-   * @param {Decoder} decoder
-   * @param {number} value of the program: the stage
-   * @param {number[]} at positions of the factors that are not on the plane
-   * @param {[number, number]} plane
+   * @param {Decoder} decoder @param {number} value of the program: the stage
+   * @param {number[]} at positions of the factors that are not on the plane @param {[number, number]} plane
    */
   constructor(decoder, value, at, plane) {
     const { factors, program } = decoder;
@@ -136,10 +125,7 @@ export class Survey {
     for (let unit = 0; unit < units; unit += 1) this.activity[start + unit] = target[unit * stride];
   }
 
-  /**
-   * Computes the metric along a row of the plane, whose neighbouring rows are known.
-   * @param {number} j @param {Float32Array[]} lines
-   */
+  /** Computes g along a row, whose neighbouring rows are known. @param {number} j @param {Float32Array[]} lines */
   *#measure(j, lines) {
     const { factors } = this.decoder;
     const [across, down] = this.plane;
@@ -175,10 +161,7 @@ export class Survey {
     return best * this.stride;
   }
 
-  /**
-   * The unit to show: the requested one, or the nearest below it that was kept.
-   * @param {number} asked −1 for the one that varies most
-   */
+  /** The requested unit, or the nearest below it that was kept. @param {number} asked −1: the one that varies most */
   unit(asked) {
     if (asked < 0) return this.varying ?? 0;
     return Math.min(Math.floor(asked / this.stride), this.units - 1) * this.stride;
@@ -211,7 +194,6 @@ const SURVEYS = [];
 /**
  * The survey of a stage over the plane, from the cache if it is there.
  * @param {Decoder} decoder @param {number} value @param {number[]} at @param {[number, number]} plane
- * @returns {Survey}
  */
 export function surveyOf(decoder, value, at, plane) {
   const others = at.map((position, k) => (plane.includes(k) ? "" : position.toFixed(3)));

@@ -5,11 +5,7 @@ import { element } from "./pictures.js";
 
 /**
  * The decoder that has a given value of one label and differs from the current one in as few others as possible.
- * @param {string[][]} labels of every decoder
- * @param {number} present
- * @param {number} label that changes
- * @param {string} value its new value
- * @returns {number}
+ * @param {string[][]} labels of every decoder @param {number} present @param {number} label @param {string} value
  */
 export function nearestDecoder(labels, present, label, value) {
   const score = (/** @type {string[]} */ own) => own.filter((text, k) => text === labels[present][k]).length;
@@ -25,11 +21,8 @@ export function nearestDecoder(labels, present, label, value) {
 /** One decoder's lists. */
 class Switch {
   /**
-   * @param {string} title
-   * @param {string} prefix of the lists' ids
-   * @param {string[]} names of the labels
-   * @param {string[][]} labels of every decoder
-   * @param {(number: number) => void} choose
+   * @param {string} title @param {string} prefix of the lists' ids
+   * @param {string[]} names @param {string[][]} labels of every decoder @param {(number: number) => void} choose
    */
   constructor(title, prefix, names, labels, choose) {
     this.names = names;
@@ -85,20 +78,19 @@ class Switch {
 }
 
 export class Switches {
-  /** @param {HTMLElement} root @param {PageData} data @param {(change: Partial<State>) => void} change */
-  constructor(root, data, change) {
+  /**
+   * @param {HTMLElement} root @param {PageData} data @param {string[]} names of the labels
+   * @param {(change: Partial<State>) => void} change
+   */
+  constructor(root, data, names, change) {
     this.root = root;
-    const names = data.labels ?? [];
-    /** Whether decoders have labels. */
-    this.used = names.length > 0;
-    root.hidden = !this.used;
-    if (!this.used) return;
+    root.hidden = false;
     const labels = data.models.map((model) => model.labels ?? []);
     this.first = new Switch("Decoder", "switch", names, labels, (decoder) => change({ decoder }));
     this.second = new Switch("Compared with", "beside-switch", names, labels, (beside) => change({ beside }));
     this.both = document.createElement("input");
     Object.assign(this.both, { type: "checkbox", id: "compare" });
-    this.both.addEventListener("change", () => change({ beside: this.both?.checked ? this.#other() : -1 }));
+    this.both.addEventListener("change", () => change({ beside: this.both.checked ? this.#other() : -1 }));
     const around = element("label", "check");
     around.append(this.both, " two decoders side by side");
     const line = element("p", "soft");
@@ -108,13 +100,12 @@ export class Switches {
 
   /** The decoder last shown beside the first, or any other one. */
   #other() {
-    const [first, second] = [this.first?.present ?? 0, this.second?.present ?? 0];
+    const [first, second] = [this.first.present, this.second.present];
     return first === second ? Number(first === 0) : second;
   }
 
   /** @param {State} state */
   show(state) {
-    if (!this.first || !this.second || !this.both) return;
     const two = state.beside >= 0;
     this.both.checked = two;
     this.first.show(state.decoder);

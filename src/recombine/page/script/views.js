@@ -102,11 +102,7 @@ function digits(number) {
   return number.toFixed(2).replace("-", "−");
 }
 
-/**
- * Viridis, a perceptually uniform colour map from dark blue to yellow.
- * @param {number} share 0 … 1
- * @returns {[number, number, number]}
- */
+/** Viridis, a perceptually uniform colour map from dark blue to yellow. @type {Colours} */
 export function sequential(share) {
   const place = Math.max(0, Math.min(1, share)) * (SHADES.length - 1);
   const below = Math.min(Math.floor(place), SHADES.length - 2);
@@ -124,11 +120,9 @@ export function range(numbers) {
 }
 
 /**
- * Draws numbers over the plane, cell by cell; held-out cells are framed and the current point is marked.
- * @param {Canvas} canvas @param {Survey} survey
- * @param {ArrayLike<number>} numbers row by row; rows that are not complete are left blank
- * @param {[number, number]} bounds @param {Colours} palette
- * @param {number[]} at @param {boolean} withEllipse
+ * Draws numbers over the plane, row by row as far as complete; held-out cells are framed, the current point is marked.
+ * @param {Canvas} canvas @param {Survey} survey @param {ArrayLike<number>} numbers @param {[number, number]} bounds
+ * @param {Colours} palette @param {number[]} at @param {boolean} withEllipse
  */
 function drawMap(canvas, survey, numbers, [low, high], palette, at, withEllipse) {
   const { columns, rows } = survey;
@@ -158,9 +152,8 @@ function drawMap(canvas, survey, numbers, [low, high], palette, at, withEllipse)
 
 /**
  * Makes a path of the ellipse of steps that change the stage equally, scaled to CELLS at the plane's mean volume.
- * @param {Pen} pen in units of grid steps, with the current point as its origin
- * @param {Survey} survey @param {number[]} at
- * @returns {boolean} whether the metric is known
+ * Returns whether the metric is known. The pen has units of grid steps and the current point as its origin.
+ * @param {Pen} pen @param {Survey} survey @param {number[]} at
  */
 function ellipsePath(pen, survey, at) {
   const metric = survey.metricAt(at);
@@ -184,9 +177,7 @@ export function short(number) {
 
 /**
  * Draws a unit's activity along one factor of the plane: the mean over the other one, and a cut through the point.
- * @param {Canvas} canvas @param {Survey} survey @param {Float32Array} map
- * @param {0 | 1} axis of the plane
- * @param {number[]} at
+ * @param {Canvas} canvas @param {Survey} survey @param {Float32Array} map @param {0 | 1} axis @param {number[]} at
  */
 function drawCurve(canvas, survey, map, axis, at) {
   const { decoder, plane } = survey;
@@ -210,9 +201,8 @@ function drawCurve(canvas, survey, map, axis, at) {
 
 /**
  * A unit's tuning curve along an axis of the plane, as in `recombine.metrics.neuron_tuning`, and its activity along the
- * cut through the current point.
- * @param {Survey} survey @param {Float32Array} map @param {0 | 1} axis @param {number[]} at
- * @returns {{mean: number[], through: number[]}}
+ * cut through the current point. @param {Survey} survey @param {Float32Array} map @param {0 | 1} axis
+ * @param {number[]} at
  */
 export function curvesOf(survey, map, axis, at) {
   const { columns, rows } = survey;

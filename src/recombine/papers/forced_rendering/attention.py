@@ -46,45 +46,29 @@ CORNER, CROSS = "corner held out", "cross held out"
 SAME_PARAMETERS, SAME_OPERATIONS = "the CNN's parameters", "the CNN's operations"
 MEMORY = 1 << 28
 """Bytes of activations measured at a time; attention itself needs many times as much memory."""
-STEP = 4
-"""Token widths are multiples of this."""
-MOST_STEPS = 1 << 12
-"""Largest token width to try, in multiples of `STEP`."""
-
-
-def of_depth(depth: int) -> str:
-    """Return the name of the variant with this depth."""
-    return f"depth {depth}"
+WIDTHS = range(4, 1 << 14, 4)
+"""Token widths to choose from."""
 
 
 @cache
-def parameters(decoder: DecoderSpec, interface: Interface) -> int:
-    """Return the number of trainable parameters."""
-    with torch.device("meta"):
-        module = decoder.build(interface)
-    return sum(parameter.numel() for parameter in module.parameters())
-
-
-@cache
-def operations(decoder: DecoderSpec, interface: Interface) -> int:
-    """Return the floating-point operations per image, counted on the meta device."""
+def costs(decoder: DecoderSpec, interface: Interface) -> dict[str, int]:
+    """Return the number of trainable parameters, and of floating-point operations per image."""
     with torch.device("meta"), FlopCounterMode(display=False) as counter:
-        decoder.build(interface)(torch.zeros(1, interface.code_size))
-    return counter.get_total_flops()
+        module = decoder.build(interface)
+        module(torch.zeros(1, interface.code_size))
+    parameters = sum(parameter.numel() for parameter in module.parameters())
+    return {SAME_PARAMETERS: parameters, SAME_OPERATIONS: counter.get_total_flops()}
 
 
-def matched(
-    of_width: Callable[[int], DecoderSpec], other: DecoderSpec, interface: Interface,
-    count: Callable[[DecoderSpec, Interface], int],
-) -> int:  # fmt: skip
-    """Return the multiple of `STEP` for which `count` (parameters or operations) is closest to another decoder's."""
-    target = count(other, interface)
+def matched(decoder: Callable[..., DecoderSpec], other: DecoderSpec, interface: Interface, cost: str) -> int:
+    """Return the width at which a decoder's cost, one of those in `costs`, is closest to another decoder's."""
+    target = costs(other, interface)[cost]
 
-    def counted(steps: int) -> int:
-        return count(of_width(steps * STEP), interface)
+    def cost_of(width: int) -> int:
+        return costs(decoder(width=width), interface)[cost]
 
-    enough = bisect_left(range(MOST_STEPS), target, lo=1, key=counted)  # valid because the count grows with the width
-    return STEP * min(max(1, enough - 1), enough, key=lambda steps: abs(counted(steps) - target))
+    enough = bisect_left(WIDTHS, target, key=cost_of)  # valid because the cost grows with the width
+    return min(WIDTHS[max(0, enough - 1) : enough + 1], key=lambda width: abs(cost_of(width) - target))
 
 
 class Settings(BumpPreset):
@@ -126,12 +110,10 @@ class AttentionStudy(Study[Settings]):
     metrics: ClassVar[tuple[str, ...]] = ("stage_profile", *superposition.SUPERPOSITION_METRICS)
 
     def arms(self, preset: Settings) -> list[Arm]:
-        def coordinate(width: int = preset.coordinate_width, depth: int = preset.coordinate_depth) -> CoordinateMLP:
-            return CoordinateMLP(width=width, depth=depth)
-
         def transformer(width: int = preset.attention_width, depth: int = preset.attention_depth) -> Transformer:
             return Transformer(width=width, depth=depth, feedforward=4 * width)
 
+        coordinate = partial(CoordinateMLP, width=preset.coordinate_width, depth=preset.coordinate_depth)
         return [
             *_arms(preset, COORDINATE, coordinate, preset.coordinate_depths, preset.coordinate_steps),
             *_arms(preset, TRANSFORMER, transformer, preset.attention_depths, preset.attention_steps),
@@ -139,23 +121,21 @@ class AttentionStudy(Study[Settings]):
         ]
 
     def measure(self, trials: Trials[Settings]) -> xarray.Dataset:
-        def scored(batch: Batch) -> measuring.Measured:
-            return {**batch.scores, "drawing": measuring.drawings(batch)}
-
         def profiled(batch: Batch) -> dict[str, np.ndarray]:
             return {**measuring.stage_profile(batch, maps=False), **superposition.superposition_scores_of(batch)}
 
-        result = tabulate(trials, ("decoder", "variant"), scored, {"drawing": measuring.DRAWING})
+        result = tabulate(
+            trials, ("decoder", "variant"), lambda batch: {**batch.scores, "drawing": measuring.drawings(batch)},
+            {"drawing": measuring.DRAWING},
+        )  # fmt: skip
         few = {labels: trials[labels][: trials.preset.extra_seeds] for labels in trials if labels[1] == BASE}
         profiles = tabulate(
             Trials(trials.preset, trials.device, few), ("decoder", "variant"), partial(one_by_one, profiled),
             {**superposition.SUPERPOSITION_DIMS, **measuring.stage_dims()},
-        ).isel(variant=0, drop=True)  # fmt: skip
-        attributes = measuring.base_attributes(trials, size=trials.preset.attention_size)
+        ).isel(variant=0, drop=True).assign_coords(superposition.SUPERPOSITION_COORDS)  # fmt: skip
         merged = result.merge(profiles.drop_vars(measuring.TRAINED), join="left")
-        return measuring.with_positions(
-            merged.assign_coords(superposition.SUPERPOSITION_COORDS), trials.first.spec
-        ).assign_attrs(attributes)
+        attributes = measuring.base_attributes(trials, size=trials.preset.attention_size)
+        return measuring.with_positions(merged, trials.first.spec).assign_attrs(attributes)
 
 
 def _arms(
@@ -165,14 +145,15 @@ def _arms(
     task: Callable[..., RunSpec] = partial(preset.spec, size=preset.attention_size, steps=steps)
     base = task(decoder=decoder())
     yield Arm((name, BASE), base)
-    others = {of_depth(depth): task(decoder=decoder(depth=depth)) for depth in depths}
+    others = {f"depth {depth}": task(decoder=decoder(depth=depth)) for depth in depths}
     if preset.attention_variants:
         others[RATE] = task(decoder=decoder(), encoding=Rate(scale="unit"))
         others[ONE_HOT] = task(decoder=decoder(), encoding="onehot")
         others[CORNER] = task(decoder=decoder(), holdout="corner")
         others[CROSS] = task(decoder=decoder(), holdout="cross", allow_unseen=True)
-        for label, count in ((SAME_PARAMETERS, parameters), (SAME_OPERATIONS, operations)):
-            others[label] = task(decoder=decoder(matched(decoder, preset.cnn(preset.depth), base.interface, count)))
+        for cost in (SAME_PARAMETERS, SAME_OPERATIONS):
+            width = matched(decoder, preset.cnn(preset.depth), base.interface, cost)
+            others[cost] = task(decoder=decoder(width=width))
     for variant, spec in others.items():
         yield Arm((name, variant), spec, extra=True)
 
@@ -209,8 +190,6 @@ CLAIMS = (
 )
 
 DECODERS = (*ARCHITECTURES, PLAIN)
-ROWS = 3
-"""Number of outputs shown per decoder."""
 
 
 def draw(result: xarray.Dataset) -> Figure:
@@ -233,23 +212,19 @@ def draw(result: xarray.Dataset) -> Figure:
 
 
 def _drawings(figure: SubFigure, result: xarray.Dataset) -> None:
-    axes = figure.subplots(ROWS, len(DECODERS), squeeze=False)
-    for column, decoder in enumerate(DECODERS):
+    axes = figure.subplots(3, len(DECODERS))
+    for column, decoder in zip(axes.T, DECODERS, strict=True):
         own = result.sel(decoder=decoder, variant=BASE)
-        for row in range(ROWS):
-            held_out_drawing(axes[row, column], own["drawing"].isel(sample=row).values, result, row)
-        axes[0, column].set_title(decoder, fontsize=8)
-        axes[-1, column].set_xlabel(f"{own['ood_over_blank'].mean().item():.2f} blank", fontsize=8)
+        for row, ax in enumerate(column):
+            held_out_drawing(ax, own["drawing"].isel(sample=row).values, result, row)
+        column[0].set_title(decoder, fontsize=8)
+        column[-1].set_xlabel(f"{own['ood_over_blank'].mean().item():.2f} blank", fontsize=8)
 
 
 def _accuracies(ax: Axes, result: xarray.Dataset) -> None:
     """Draw the held-out accuracy of every trained arm."""
-    values = {}
-    for decoder in DECODERS:
-        for variant in result["variant"].values:
-            accuracy = result["ood_accuracy"].sel(decoder=decoder, variant=variant)
-            if accuracy.notnull().any():
-                values[f"{decoder},\n{variant}"] = accuracy.values
+    trained = result["ood_accuracy"].stack(arm=("decoder", "variant")).dropna("arm", how="all")
+    values = {",\n".join(own["arm"].item()): own.values for own in trained.transpose("arm", "seed")}
     bar_groups(ax, list(values), values, COLORS)
     ax.set_xticks(range(len(values)), list(values), rotation=40, ha="right", fontsize=5.5)
     ax.set_ylim(0, 1.05)

@@ -22,10 +22,8 @@ from recombine.papers.forced_rendering import samples, superposition
 from recombine.papers.forced_rendering.depth import factorization_fall, late_cross_terms, probe_fall, spread_excess
 from recombine.papers.forced_rendering.penalties import BOTH, NONE, PenaltySettings, penalised_spec
 from recombine.papers.forced_rendering.presets import kept_combinations, whole_grid
-from recombine.papers.forced_rendering.samples import CONTROLS, INITIAL, PerSeed
 from recombine.papers.forced_rendering.scores import training_fit
 from recombine.papers.forced_rendering.stripes import StripeSettings
-from recombine.papers.forced_rendering.superposition import superposed
 from recombine.reproduction.figures import FigureSpec
 from recombine.reproduction.measuring import TRAINED, Batch, base_attributes, stage_dims, stage_profile, tabulate
 from recombine.reproduction.study import Arm, Labels, Study, Trials, initial_runs
@@ -62,7 +60,7 @@ class ControlStudy(Study[Settings]):
             return {**batch.scores, **training_fit(batch), **superposed, **stages}
 
         inner = {**superposition.SUPERPOSITION_DIMS, **stage_dims()}
-        result = tabulated_with_untrained(trials, INITIAL, measured, inner)
+        result = tabulated_with_untrained(trials, samples.INITIAL, measured, inner)
         attributes = base_attributes(trials, size=trials.preset.size, depth=trials.preset.depth)
         return result.assign_coords(superposition.SUPERPOSITION_COORDS).assign_attrs(attributes)
 
@@ -82,29 +80,29 @@ def tabulated_with_untrained(
 
 STUDY = ControlStudy()
 
-STATISTICS: dict[str, tuple[str, PerSeed]] = {
+STATISTICS: dict[str, tuple[str, samples.PerSeed]] = {
     "fall of held-out\nprobe R²": ("fall of the held-out probe's R²", probe_fall),
     "fall of factorization": ("fall of factorization", factorization_fall),
     "spread of log10 dv,\nheld-out less kept": ("spread of log10 dv at the output, held-out less kept", spread_excess),
     "superposition of training\nimages, over chance": (
         "variance that training images sharing a factor explain over others",
-        superposed,
+        superposition.superposed,
     ),
     "cross-terms, last two\nstages less others": ("cross-terms, last two stages less the others", late_cross_terms),
 }
 """Quantities with which the paper explains failure: panel title, then description and function (one value per seed)."""
-FAMILIES = dict(zip(CONTROLS, ("CNN, bump code", "low-rank, one-hot code"), strict=True))
+FAMILIES = dict(zip(samples.CONTROLS, ("CNN, bump code", "low-rank, one-hot code"), strict=True))
 
 
 def draw(result: xarray.Dataset) -> Figure:
     """Draw one row per architecture and one panel per statistic, with a dot for each network."""
     with styled():
-        figure, axes = pyplot.subplots(
-            len(CONTROLS), len(STATISTICS), figsize=(11.2, 4.8), layout="constrained", squeeze=False
-        )
-        for row, (failing, others) in zip(axes, CONTROLS.items(), strict=True):
+        shape = len(samples.CONTROLS), len(STATISTICS)
+        figure, axes = pyplot.subplots(*shape, figsize=(11.2, 4.8), layout="constrained")
+        for row, (failing, others) in zip(axes, samples.CONTROLS.items(), strict=True):
             arms = [failing, *others]
-            names = [_short(arm) for arm in arms]
+            short = [arm.removeprefix("low-rank, ").replace("stripes and ", "stripes,\n") for arm in arms]
+            names = [name.replace("both pen", "both\npen") for name in short]
             for ax, (title, (_, statistic)) in zip(row, STATISTICS.items(), strict=True):
                 bar_groups(ax, arms, {arm: statistic(result.sel(arm=arm)).values for arm in arms}, COLORS)
                 ax.axhline(0, color="0.7", linewidth=0.8, zorder=0)
@@ -113,11 +111,6 @@ def draw(result: xarray.Dataset) -> Figure:
                     ax.set_title(title, fontsize=9)
             row[0].set_ylabel(FAMILIES[failing])
     return figure
-
-
-def _short(arm: str) -> str:
-    """Return an arm's tick label, without the architecture."""
-    return arm.removeprefix("low-rank, ").replace("stripes and ", "stripes,\n").replace("both pen", "both\npen")
 
 
 def caption(result: xarray.Dataset) -> str:

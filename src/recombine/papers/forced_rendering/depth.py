@@ -7,7 +7,7 @@ alternatives. "Stages" are the hidden stages and the output.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from typing import Any, ClassVar
 
@@ -17,7 +17,7 @@ import xarray
 
 from recombine.papers.forced_rendering import samples
 from recombine.papers.forced_rendering.presets import CODES, BumpPreset
-from recombine.papers.forced_rendering.samples import PerSeed, Statistic, difference, measured_by, sample
+from recombine.papers.forced_rendering.samples import PerSeed, Statistic, difference, measured_by
 from recombine.reproduction import measuring, tables
 from recombine.reproduction.claims import Claim, Data, Sample, Samples, Statement, no_samples
 from recombine.reproduction.criteria import Criterion, effect
@@ -35,11 +35,6 @@ class Settings(BumpPreset):
     """Seeds of rate-coded networks deeper than the default, since about one in eight of them does not learn."""
 
     variants: ClassVar[Mapping[str, Any]] = {"quick": {"depths": (2, 3), "extra_depths": (), "deep_rate_seeds": 3}}
-
-    @property
-    def pictured_depth(self) -> int:
-        """Depth of the networks shown in figures."""
-        return self.depth if self.depth in self.depths else self.depths[-1]
 
 
 class DepthStudy(Study[Settings]):
@@ -65,13 +60,11 @@ class DepthStudy(Study[Settings]):
 
         inner = {**measuring.stage_dims(), "drawing": measuring.DRAWING}
         result = measuring.tabulate(trials, ("encoding", "depth"), measured, inner)
-        preset = trials.preset
-        surface = _surface(Batch([trials.pictured_run("bump", preset.pictured_depth)], trials.device))
-        attributes = measuring.base_attributes(
-            trials, size=preset.size, compared=list(preset.depths), shown=preset.pictured_depth
-        )
-        result = measuring.with_positions(result, trials.first.spec, "log_volume")
-        return result.assign(surface=surface).assign_attrs(attributes)
+        size, depths, default = trials.preset.size, trials.preset.depths, trials.preset.depth
+        shown = default if default in depths else depths[-1]
+        surface = _surface(Batch([trials.pictured_run("bump", shown)], trials.device))
+        result = measuring.with_positions(result, trials.first.spec, "log_volume").assign(surface=surface)
+        return result.assign_attrs(measuring.base_attributes(trials, size=size, compared=list(depths), shown=shown))
 
 
 def _surface(batch: Batch) -> tuple[tuple[str, ...], np.ndarray]:
@@ -120,15 +113,10 @@ def late_cross_terms(networks: xarray.Dataset) -> xarray.DataArray:
 # -- claims ------------------------------------------------------------------------------------------------------------
 
 
-def networks_of(data: Data, code: str, depth: int) -> xarray.Dataset:
-    """Return the networks with a given code and depth."""
-    return data["depth"].sel(encoding=code, depth=depth)
-
-
-def trained_depths(data: Data, code: str) -> list[int]:
-    """Return the depths of the networks trained with this code."""
-    own = data["depth"].sel(encoding=code)
-    return [int(depth) for depth in own["depth"].values if samples.trained(own.sel(depth=depth)).any()]
+def by_depth(networks: xarray.Dataset) -> dict[int, xarray.Dataset]:
+    """Return the trained networks with one code by depth."""
+    every = {int(depth): networks.sel(depth=depth) for depth in networks["depth"].values}
+    return {depth: own for depth, own in every.items() if samples.trained(own).any()}
 
 
 def _by_depth(networks: xarray.Dataset, statistic: Statistic) -> dict[str, Sample]:
@@ -140,28 +128,19 @@ def _at_default_depth(data: Data, statistic: Statistic, words: str = "") -> dict
     return measured_by(shown, statistic, f"{{encoding}}{words}", "encoding")
 
 
-def _at_each_stage(
-    data: Data, words: str, number: Callable[[xarray.Dataset, int], xarray.DataArray], first: int = 1
-) -> dict[str, Sample]:
+def _at_each_stage(data: Data, words: str, values: PerSeed, first: int = 1) -> dict[str, Sample]:
     """Return a sample for each code and stage at the default depth, from stage `first` to the one before the output."""
-    cases = {}
-    for code in CODES:
-        networks = networks_of(data, code, int(data["depth"].attrs["shown"]))
-        stages = int(networks["factorization"].notnull().any("seed").sum())
-        for stage in range(first, stages - 1):
-            cases[f"{code}, {words} {stage}"] = sample(number(networks, stage), networks)
-    return cases
-
-
-def _fall_to(networks: xarray.Dataset, stage: int) -> xarray.DataArray:
-    own = networks["factorization"]
-    return tables.first_hidden(own) - own.isel(stage=stage, drop=True)
+    shown = data["depth"].sel(depth=data["depth"].attrs["shown"])
+    stages = int(shown["factorization"].notnull().any(["encoding", "seed"]).sum())
+    numbered = shown.assign(own=values(shown)).assign_coords(stage=np.arange(shown.sizes["stage"]))
+    hidden = numbered.isel(stage=slice(first, stages - 1))
+    return measured_by(hidden, "own", f"{{encoding}}, {words} {{stage}}", "encoding", "stage")
 
 
 def _judged(
     criterion: Criterion, statistic: PerSeed, otherwise: Mapping[str, PerSeed], each_stage: Samples = no_samples
 ) -> Statement:
-    """Judge a statistic at the default depth; alternatives are other measures, single stages and other depths."""
+    """Return a statement about the default depth; alternatives are other measures, single stages and other depths."""
 
     def alternatives(data: Data) -> dict[str, Sample]:
         cases: dict[str, Sample] = {}
@@ -176,18 +155,19 @@ def _judged(
 
 def _sharper(data: Data, *, alternatives: bool) -> dict[str, Sample]:
     """Return the largest drop of F in the shallowest rate-coded networks of Fig. 2 minus that in deeper networks."""
-    depths = tables.listed_attribute(data["depth"], "compared")
+    result = data["depth"]
+    depths = tables.listed_attribute(result, "compared")
     shallow, deep = min(depths), max(depths)
     if shallow == deep:
         return {}
 
     def less(depth: int, name: str = "factorization", other: str = "rate") -> Sample:
-        pair = networks_of(data, "rate", shallow), networks_of(data, other, depth)
+        pair = (result.sel(encoding=code, depth=own) for code, own in (("rate", shallow), (other, depth)))
         return difference(lambda own: tables.largest_drop(own[name]), *pair)
 
     if not alternatives:
         return {f"rate, depth {shallow} less depth {deep}": less(deep)}
-    deepest = max(trained_depths(data, "rate"))
+    deepest = max(by_depth(result.sel(encoding="rate")))
     others = [depth for depth in depths if shallow < depth < deep] + ([deepest] if deepest > deep else [])
     return {
         "rate, finite differences": less(deep, "factorization_differences"),
@@ -223,7 +203,12 @@ CLAIMS = (
                     "finite differences": lambda own: tables.fall(own["factorization_differences"]),
                     "ratio of means": lambda own: tables.fall(own["factorization_of_means"]),
                 },
-                lambda data: _at_each_stage(data, "to stage", _fall_to, first=2),
+                partial(
+                    _at_each_stage,
+                    words="to stage",
+                    values=lambda own: tables.first_hidden(own["factorization"]) - own["factorization"],
+                    first=2,
+                ),
             ),
             Statement(
                 effect("largest one-layer drop of factorization F, shallow less deep networks", 0.02),
@@ -241,9 +226,7 @@ CLAIMS = (
                 effect("spread of log10 dv at the output, held-out less kept region (decades)", 0.1),
                 spread_excess,
                 {"rise of the whole grid's spread along stages": spread_rise},
-                lambda data: _at_each_stage(
-                    data, "stage", lambda own, stage: own["spread_excess"].isel(stage=stage, drop=True)
-                ),
+                partial(_at_each_stage, words="stage", values=lambda own: own["spread_excess"]),
             ),
         ),
     ),

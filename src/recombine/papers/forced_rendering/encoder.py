@@ -20,7 +20,7 @@ from recombine.decoders import ConvEncoder
 from recombine.metrics import LinearProbe, ensemble_reader, features
 from recombine.panels import COLORS, band, grid_image, seed_count, styled
 from recombine.papers.forced_rendering.presets import CODES, BumpPreset
-from recombine.papers.forced_rendering.samples import decades, sample, some_distances
+from recombine.papers.forced_rendering.samples import PerSeed, decades, measured_by, some_distances
 from recombine.papers.forced_rendering.scores import DISTANCE_DIMS, DISTANCE_METRICS, errors_by_distance
 from recombine.reproduction.claims import Claim, Data, Sample, Statement
 from recombine.reproduction.criteria import effect
@@ -67,35 +67,33 @@ def readout_errors(batch: Batch) -> dict[str, Tensor]:
     reader = ensemble_reader(module, batch.weights, lambda values: task.examples(values).inputs)
     stages = features(reader, points, members=1, memory=batch.memory)
     stage = next(activations for name, activations in stages if name == "hidden")
-    kept_errors, held_errors = [], []
+    errors = []
     for half in (black, ~black):
         probe = LinearProbe().fit(stage[:, half & ~held], points[half & ~held])
         error = (probe.predict(stage) - points).square().mean(dim=-1)
-        kept_errors.append(error[:, ~half & ~held].mean(dim=1))
-        held_errors.append(error[:, held].mean(dim=1))
-    return {"readout_kept": torch.stack(kept_errors).mean(dim=0), "readout_held": torch.stack(held_errors).mean(dim=0)}
+        errors.append(torch.stack([error[:, ~half & ~held].mean(dim=1), error[:, held].mean(dim=1)]))
+    return dict(zip(("readout_kept", "readout_held"), torch.stack(errors).mean(dim=0), strict=True))
 
 
 STUDY = EncoderStudy()
 
 
+def _ratio(numerator: str, denominator: str = "id_mse") -> PerSeed:
+    return lambda networks: decades(networks[numerator], networks[denominator])
+
+
 def _error_ratios(data: Data) -> dict[str, Sample]:
     """Return error ratios in the interior, by distance from the kept region, and for the linear read-out."""
-    samples = {}
+    read_out = _ratio("readout_held", "readout_kept")
+    cases: dict[str, Sample] = {}
     for code in CODES:
-        networks = data["encoder"].sel(encoding=code)
-        samples[f"{code}, interior"] = _decades(data, code, "interior_mse", "id_mse")
-        read_out = _decades(data, code, "readout_held", "readout_kept")
-        samples[f"{code}, linear read-out of the last hidden stage"] = read_out
-        for distance in some_distances(networks["distance_mse"]):
-            ratio = decades(networks["distance_mse"].sel(distance=distance), networks["id_mse"])
-            samples[f"{code}, {distance} px from the kept region"] = sample(ratio, networks)
-    return samples
-
-
-def _decades(data: Data, code: str, numerator: str, denominator: str) -> Sample:
-    networks = data["encoder"].sel(encoding=code)
-    return sample(decades(networks[numerator], networks[denominator]), networks)
+        own = data["encoder"].sel(encoding=[code])
+        near = own.sel(distance=some_distances(own["distance_mse"]))
+        cases |= measured_by(own, _ratio("interior_mse"), "{encoding}, interior", "encoding")
+        cases |= measured_by(own, read_out, "{encoding}, linear read-out of the last hidden stage", "encoding")
+        words = "{encoding}, {distance} px from the kept region"
+        cases |= measured_by(near, _ratio("distance_mse"), words, "encoding", "distance")
+    return cases
 
 
 CLAIMS = (
@@ -106,7 +104,7 @@ CLAIMS = (
         statements=(
             Statement(
                 effect("error in the hold-out over that outside, decades", 1.0),
-                lambda data: {code: _decades(data, code, "ood_mse", "id_mse") for code in CODES},
+                lambda data: measured_by(data["encoder"], _ratio("ood_mse"), "{encoding}", "encoding"),
                 _error_ratios,
             ),
         ),

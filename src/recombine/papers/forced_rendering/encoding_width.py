@@ -16,7 +16,7 @@ from recombine.encodings import Bump
 from recombine.panels import COLORS, divided, held_out_drawing, seed_count, styled
 from recombine.papers.forced_rendering.presets import BumpPreset
 from recombine.reproduction.figures import FigureSpec
-from recombine.reproduction.measuring import DRAWING, Batch, base_attributes, drawings, tabulate, with_positions
+from recombine.reproduction.measuring import DRAWING, base_attributes, drawings, tabulate, with_positions
 from recombine.reproduction.preset import Several
 from recombine.reproduction.study import Arm, Study, Trials
 
@@ -37,10 +37,9 @@ class EncodingWidthStudy(Study[Settings]):
         return [Arm((v,), preset.spec(encoding=Bump(variance=v)), extra=True) for v in preset.variances]
 
     def measure(self, trials: Trials[Settings]) -> xarray.Dataset:
-        def measured(batch: Batch) -> dict[str, object]:
-            return {**batch.scores, "drawing": drawings(batch)}
-
-        result = tabulate(trials, ("variance",), measured, {"drawing": DRAWING})
+        result = tabulate(
+            trials, ("variance",), lambda batch: {**batch.scores, "drawing": drawings(batch)}, {"drawing": DRAWING}
+        )
         return with_positions(result, trials.first.spec).assign_attrs(base_attributes(trials, size=trials.preset.size))
 
 
@@ -62,11 +61,10 @@ def draw(result: xarray.Dataset) -> Figure:
         ax.set(yscale="log", xlabel="variance of the code, s²", ylabel="MSE / blank")
         ax.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=2)
         axes = right.subplots(2, len(variances), squeeze=False)
-        for column, variance in enumerate(variances):
-            for row in range(2):
-                image = result["drawing"].sel(variance=variance).isel(sample=row).values
-                held_out_drawing(axes[row, column], image, result, row)
-            axes[0, column].set_title(f"s² = {variance}", fontsize=8)
+        for column, variance in zip(axes.T, variances, strict=True):
+            for row, ax in enumerate(column):
+                held_out_drawing(ax, result["drawing"].sel(variance=variance).isel(sample=row).values, result, row)
+            column[0].set_title(f"s² = {variance}", fontsize=8)
     return figure
 
 

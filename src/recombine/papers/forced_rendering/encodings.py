@@ -16,10 +16,10 @@ from matplotlib import pyplot
 from matplotlib.figure import Figure, SubFigure
 
 from recombine import panels
-from recombine.panels import COLORS, band, divided, drawn_image, grid_image, letter, seed_count, styled
+from recombine.panels import COLORS, band, divided, grid_image, held_out_drawing, letter, seed_count, styled
 from recombine.papers.forced_rendering import attention, mlp
 from recombine.papers.forced_rendering.presets import ALL_CODES, CODES, BumpPreset
-from recombine.papers.forced_rendering.samples import FAILS, held_out_statements, measured_by, sample, some_distances
+from recombine.papers.forced_rendering.samples import FAILS, held_out_statements, measured_by, some_distances
 from recombine.papers.forced_rendering.scores import DISTANCE_DIMS, DISTANCE_METRICS, errors_by_distance
 from recombine.papers.forced_rendering.superposition_claims import superposition_row, superposition_words
 from recombine.reproduction import measuring
@@ -80,9 +80,8 @@ def _otherwise(data: Data, score: str) -> dict[str, Sample]:
     boxed = result.sel(holdout=BOX)
     samples = measured_by(boxed, f"interior_{score}", "{encoding}, interior", "encoding")
     bump = boxed.sel(encoding="bump")
-    for distance in some_distances(bump[f"distance_{score}"]):
-        values = bump[f"distance_{score}"].sel(distance=distance)
-        samples[f"bump, {distance} px from the kept region"] = sample(values, bump)
+    near = bump.sel(distance=some_distances(bump[f"distance_{score}"]))
+    samples |= measured_by(near, f"distance_{score}", "bump, {distance} px from the kept region", "distance")
     others = result.drop_sel(holdout=BOX)
     samples |= measured_by(others, f"ood_{score}", "{encoding}, {holdout}", "holdout", "encoding")
     if "mlp" in data:
@@ -123,8 +122,8 @@ def encodings_figure(result: xarray.Dataset, superposition: xarray.Dataset) -> F
 def _main_rows(figure: SubFigure, result: xarray.Dataset) -> Any:
     """Draw the set-up, and errors and outputs for bump and rate codes with the box and the cross held out."""
     axes = figure.subplots(2, 9)
-    mask = result["held_out"].sel(region=BOX).values
-    grid_image(axes[0, 0], np.where(mask, 0.8, 0.25), result, mask, cmap="gray", vmin=0, vmax=1)
+    box = result.sel(region=BOX)
+    grid_image(axes[0, 0], np.where(box["held_out"], 0.8, 0.25), box, cmap="gray", vmin=0, vmax=1)
     for text, height, color in (("held\nout", 0.5, "black"), ("kept", 0.1, "white")):
         place = {"transform": axes[0, 0].transAxes, "ha": "center", "va": "center"}
         axes[0, 0].text(0.5, height, text, fontsize=7, color=color, **place)
@@ -141,11 +140,10 @@ def _main_rows(figure: SubFigure, result: xarray.Dataset) -> Any:
 
 def _error_and_drawings(axes: np.ndarray, result: xarray.Dataset, code: str, holdout: str) -> Any:
     """Draw an error map in the first axes, and outputs at held-out positions in the others."""
-    own, place = result.sel(encoding=code, holdout=holdout), result["place"].sel(region=holdout).values
-    mask = result["held_out"].sel(region=holdout).values
+    own = result.sel(encoding=code, holdout=holdout, region=holdout)
     for k, ax in enumerate(axes[1:]):
-        drawn_image(ax, own["drawing"].isel(sample=k).values, mask, place[k], float(result.attrs["background"]))
-    return grid_image(axes[0], own["mean_error"].values, result, mask, vmin=0, vmax=1.5, cmap="viridis")
+        held_out_drawing(ax, own["drawing"].isel(sample=k).values, own, k)
+    return grid_image(axes[0], own["mean_error"].values, own, vmin=0, vmax=1.5, cmap="viridis")
 
 
 def _other_row(figure: SubFigure, result: xarray.Dataset) -> None:

@@ -15,7 +15,7 @@ products in held-out outputs are counted (Eq. 17). "Kept" combinations are those
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any, ClassVar
 
@@ -35,7 +35,7 @@ from recombine.papers.forced_rendering.presets import Common, kept_combinations
 from recombine.papers.forced_rendering.samples import difference, measured_by
 from recombine.papers.forced_rendering.scores import training_fit
 from recombine.reproduction.claims import Claim, Data, Sample, Statement
-from recombine.reproduction.criteria import above, below, effect
+from recombine.reproduction.criteria import Criterion, above, below, effect
 from recombine.reproduction.figures import FigureSpec
 from recombine.reproduction.measuring import DRAWING, Batch, base_attributes, tabulate
 from recombine.reproduction.preset import AnyNumber, Count, Positive, Seeds, Several
@@ -64,13 +64,11 @@ EPSILON = 0.3
 """Largest relative error of a sum of products, as in the theory study."""
 SHOWN = 4
 """Number of held-out points whose outputs are stored."""
-RIGHT = "all_values_accuracy"
+RIGHT, RIGHT_SHARE = "all_values_accuracy", "share of held-out outputs that are right"
 COMPOSES, LEAST_GAIN = 0.9, 0.3
 
 
 class Settings(Common):
-    """Settings for sizes, factors and training."""
-
     factors_size: Count = 14
     """Image side in pixels, and number of values of x and of y."""
     factors_counts: Several = (2, 3, 4, 5)
@@ -121,8 +119,6 @@ class Settings(Common):
 
 
 class FactorsStudy(Study[Settings]):
-    """Study of remedies with more than two factors."""
-
     name: ClassVar[str] = "factors"
     question: ClassVar[str] = "Does forced rendering scale to three, four and five factors?"
     settings: ClassVar[type[Settings]] = Settings
@@ -228,29 +224,25 @@ def _scores(data: Data, arm: str, name: str, words: str = "") -> dict[str, Sampl
     return measured_by(data["factors"].sel(arm=arm, data=ALL_KEPT), name, f"{{count}} factors{words}", "count")
 
 
-def _in_place(data: Data, arm: str) -> dict[str, Sample]:
-    """Return the accuracy of x and y alone; for isolated factors, also with isolated pairs from three factors on."""
-    cases = _scores(data, arm, "ood_accuracy", ", in place")
-    return cases | (_scores(data, CNN_PAIRS, RIGHT, ", isolated pairs") if arm == CNN_ISOLATED else {})
+def _right(bound: Callable[[str, float], Criterion], arm: str, words: str) -> Statement:
+    """Return a statement about the share of right outputs; alternatives are the position alone and isolated pairs."""
+
+    def alternatives(data: Data) -> dict[str, Sample]:
+        cases = _scores(data, arm, "ood_accuracy", ", in place")
+        return cases | (_scores(data, CNN_PAIRS, RIGHT, ", isolated pairs") if arm == CNN_ISOLATED else {})
+
+    return Statement(bound(f"{RIGHT_SHARE}, {words}", COMPOSES), lambda data: _scores(data, arm, RIGHT), alternatives)
 
 
 def _composing(arm: str, words: str, other: str, gain: str) -> tuple[Statement, Statement]:
-    """State that the networks of an arm compose, and do so more often than those of another arm."""
-    right = "share of held-out outputs that are right"
+    """Return statements that the networks of an arm compose, and do so more often than those of another arm."""
 
     def gains(data: Data) -> dict[str, Sample]:
         own, others = (data["factors"].sel(arm=name, data=ALL_KEPT) for name in (arm, other))
         counts = own["count"].values
         return {f"{n} factors": difference(RIGHT, own.sel(count=n), others.sel(count=n)) for n in counts}
 
-    return (
-        Statement(
-            above(f"{right}, {words}", COMPOSES),
-            lambda data: _scores(data, arm, RIGHT),
-            lambda data: _in_place(data, arm),
-        ),
-        Statement(effect(f"{right}, {gain}", LEAST_GAIN), gains),
-    )
+    return _right(above, arm, words), Statement(effect(f"{RIGHT_SHARE}, {gain}", LEAST_GAIN), gains)
 
 
 _claim = partial(Claim, studies=("factors",), ours=True)
@@ -259,13 +251,7 @@ CLAIMS = (
         "C31",
         "CNNs fail to compose whether there are two, three, four or five factors",
         "§3.2",
-        (
-            Statement(
-                below("share of held-out outputs that are right, CNN alone", COMPOSES),
-                lambda data: _scores(data, CNN_ALONE, RIGHT),
-                lambda data: _in_place(data, CNN_ALONE),
-            ),
-        ),
+        (_right(below, CNN_ALONE, "CNN alone"),),
     ),
     _claim(
         "C32",
@@ -372,7 +358,6 @@ def needed(result: xarray.Dataset, arm: str, count: int) -> str:
 
 
 def factors_caption(result: xarray.Dataset) -> str:
-    """Return the caption, with means by arm and number of factors."""
     full = result.sel(data=ALL_KEPT)
     counts = [int(count) for count in result["count"].values]
 

@@ -2,7 +2,7 @@
 
 A *marker* is a metric used to predict composition; a *position* is a stage or a summary of stages. The networks differ
 in decoder, depth, code, hold-out, data and remedy, and some compose. The result contains every marker of every network
-at every position (`value`). `markers_scoring` scores how well each marker separates composing from failing networks.
+at every position (`value`). `markers_ranking` scores how well each marker separates composing from failing networks.
 
 Grids with a side above `LARGEST_SIDE` are thinned by two along each axis for kernels of stages, because their spectra
 would otherwise dominate the cost. Kernels are cosines of activations (outputs: minus the background). *Effective rank*
@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, ClassVar, NamedTuple
 
-import numpy as np
 import torch
 import xarray
 from torch import Tensor
@@ -106,14 +105,11 @@ def predicted_sign(marker: str, position: str) -> int:
 
 def at_positions(result: xarray.Dataset) -> xarray.DataArray:
     """Return the values `(…, marker, position)` from the variables that `measured` returns."""
-    rows = []
-    for name, marker in MARKERS.items():
-        values = result[name]
-        parts = [
-            place(values) if marker.staged else values.where(position == OUTPUT) for position, place in PLACES.items()
-        ]
-        rows.append(xarray.concat([part.reset_coords(drop=True) for part in parts], dim="position"))
-    return xarray.concat(rows, dim="marker").assign_coords(marker=list(MARKERS), position=list(PLACES))
+    values = result[list(MARKERS)].to_dataarray("marker")
+    places = xarray.concat([place(values) for place in PLACES.values()], dim="position")
+    staged = xarray.DataArray([marker.staged for marker in MARKERS.values()], dims="marker")
+    places = places.assign_coords(position=list(PLACES)).transpose("marker", "position", ...)
+    return places.where(staged | (places["position"] == OUTPUT))
 
 
 # -- measurement -------------------------------------------------------------------------------------------------------
@@ -198,8 +194,6 @@ class Settings(
     holdouts.Settings, attention.Settings, mlp.MLPSettings, depth.Settings, encoding_width.Settings,
     StripeSettings, PenaltySettings,
 ):  # fmt: skip
-    """Settings of the studies whose networks are measured, and the number of networks."""
-
     marker_seeds: Seeds = 8
     """Number of networks per arm (experimental condition), at most `seeds`."""
     marker_bumps: Count = 100
@@ -207,9 +201,7 @@ class Settings(
     marker_variety: bool = True
     """Whether to measure all arms rather than one failing and one composing arm per decoder."""
 
-    variants: ClassVar[Mapping[str, Any]] = {
-        "quick": {"marker_seeds": 2, "marker_bumps": 30, "marker_variety": False}
-    }  # fmt: skip
+    variants: ClassVar[Mapping[str, Any]] = {"quick": {"marker_seeds": 2, "marker_bumps": 30, "marker_variety": False}}
 
 
 def _of(study: Study[Any], preset: Settings, kept: Callable[..., bool] = lambda *labels: True) -> Iterator[RunSpec]:
@@ -253,7 +245,7 @@ def _varied(preset: Settings, coordinate: RunSpec) -> Iterator[RunSpec]:
 
     yield from _of(PENALTIES, preset)
     yield from _of(controls.STUDY, preset, lambda arm: arm == LOW_RANK_WHOLE)
-    kept = {attention.BASE, attention.RATE, attention.CORNER, *map(attention.of_depth, preset.coordinate_depths)}
+    kept = {attention.BASE, attention.RATE, attention.CORNER, *(f"depth {own}" for own in preset.coordinate_depths)}
     yield from _of(attention.STUDY, preset, lambda name, variant: name == attention.COORDINATE and variant in kept)
     yield from (_changed(coordinate, training=few) for few in FEW_BUMPS)
     yield from _of(attention.STUDY, preset, lambda *labels: labels == (attention.TRANSFORMER, attention.BASE))
@@ -313,21 +305,12 @@ class MarkerStudy(Study[Settings]):
     def measure(self, trials: Trials[Settings]) -> xarray.Dataset:
         result = tabulate(trials, ("arm",), measured, {**stage_dims(), **dict.fromkeys(KERNEL_STAGES, ("stage",))})
         table = xarray.Dataset({"value": at_positions(result), **{name: result[name] for name in NETWORK}})
-        stacked = table.stack(network=("arm", "seed"))
-        names, seeds = (np.asarray(stacked[name].values) for name in ("arm", "seed"))
-        conditions = [condition(trials[str(name)][0].spec) for name in names]
+        stacked = table.stack(network=("arm", "seed")).reset_index("network").transpose("network", ...)
+        conditions = [condition(trials[str(name)][0].spec) for name in stacked["arm"].values]
         labels: dict[str, Any] = {key: ("network", [own[key] for own in conditions]) for key in conditions[0]}
-        labels |= {
-            "seed": ("network", seeds),
-            "title": ("marker", [marker.title for marker in MARKERS.values()]),
-            "needs_targets": ("marker", [marker.needs_targets for marker in MARKERS.values()]),
-        }
-        return (
-            stacked.drop_vars(["network", "arm", "seed"])
-            .transpose("network", ...)
-            .assign_coords(labels)
-            .assign_attrs(base_attributes(trials, size=trials.preset.size))
-        )
+        for key in ("title", "needs_targets"):
+            labels[key] = ("marker", [getattr(marker, key) for marker in MARKERS.values()])
+        return stacked.assign_coords(labels).assign_attrs(base_attributes(trials, size=trials.preset.size))
 
 
 STUDY = MarkerStudy()

@@ -13,7 +13,7 @@ and a smaller spread and roughness of log10 dv. The signs of other markers are c
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import cache, partial
+from functools import partial
 from math import isfinite
 
 import numpy as np
@@ -23,7 +23,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from recombine.panels import COLORS, styled
-from recombine.papers.forced_rendering import markers_scoring as scoring
+from recombine.papers.forced_rendering import markers_ranking as scoring
 from recombine.papers.forced_rendering.markers import FACTORIZATION, FALL, MARKERS, MEAN, NAMED, predicted_sign
 from recombine.papers.forced_rendering.markers_ranking import MODEL_MARKERS, Ranked, described, model, ranking
 from recombine.papers.forced_rendering.samples import COMPOSING_ACCURACY, trained
@@ -68,15 +68,13 @@ def ranks(networks: xarray.Dataset, cases: Mapping[str, str], *, free: bool = Fa
         if MARKERS[name].family not in NAMED and not (free and MARKERS[name].needs_targets)
     ]
 
-    @cache  # all ranks use the same resamples
-    def left_out() -> list[np.ndarray]:
-        table = scoring.table_of(networks)
-        signs = np.array([[predicted_sign(name, place) for place in places] for name in names])
-        return [scoring.left_out(scoring.aurocs(table, count), signs) for count in (0, scoring.RESAMPLES)]
+    signs = np.array([[predicted_sign(name, place) for place in places] for name in names])
+    every = scoring.table_of(networks)  # all ranks use the same resamples
+    left_out = [scoring.left_out(scoring.aurocs(every, count), signs) for count in (0, scoring.RESAMPLES)]
 
     def rank(marker: str, table: scoring.Table) -> Estimate:
         chosen = [*rivals, names.index(marker)]
-        value, draws = (scoring.more_telling(part[:, chosen], len(rivals)) for part in left_out())
+        value, draws = (scoring.share_above(part[:, chosen], len(rivals)) for part in left_out)
         return scoring.resampled(value[0], draws, table)
 
     return {case: _of_networks(networks, partial(rank, marker)) for case, marker in cases.items()}

@@ -1,7 +1,20 @@
-"""Ranking of all markers (metrics used to predict composition) by AUROC, and the record that `diagnose` reads.
+"""Ranking of markers (metrics used to predict composition) by AUROC, and the record that `diagnose` reads.
 
-The sign of every marker is chosen from the data, since smaller values can predict composition just as well.
-Networks trained on the whole grid are excluded.
+The AUROC of a marker is the share of pairs of a composing and a failing network in which the composing network has the
+larger value; ties count half. The two networks of a pair have the same architecture (decoder family) and the same code
+with the same settings, so a marker that differs only between architectures or codes gets 0.5. If all networks with an
+architecture and code compose, or all fail, they form no pairs. Networks are pooled over depth, hold-out, data and
+remedy, and an architecture's AUROC is over all its pairs, so codes with many pairs count more.
+
+For each architecture, a marker's position and sign are chosen such that the mean AUROC over the *other* architectures
+is farthest from 0.5, and the marker is then scored on the left-out architecture. The score is the unweighted mean over
+architectures. Only architectures with at least `FEWEST` composing and `FEWEST` failing networks with the same code are
+used. If the sign is fixed in advance, only the position is chosen, by the largest AUROC with that sign. Rankings choose
+the sign from the data and exclude networks trained on the whole grid.
+
+For intervals, arms (experimental conditions) that have pairs are resampled within each architecture. Networks are not
+resampled, because those of an arm differ only in the seed. Position and sign are chosen again in every resample. An
+architecture that has no pairs in a resample is excluded from its mean.
 """
 
 from __future__ import annotations
@@ -10,7 +23,8 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,22 +33,191 @@ import pandas
 import xarray
 
 import recombine.metrics  # noqa: F401  registers the stage metrics
-from recombine.errors import InvalidValue
 from recombine.files import write
 from recombine.metrics.registry import STAGE_METRICS
-from recombine.papers.forced_rendering import markers_scoring as scoring
 from recombine.papers.forced_rendering.markers import FALL
-from recombine.papers.forced_rendering.samples import COMPOSING_ACCURACY
+from recombine.papers.forced_rendering.samples import COMPOSING_ACCURACY, WHOLE, learnt, trained
 from recombine.reproduction.claims import Judgement
-from recombine.reproduction.intervals import Interval
+from recombine.reproduction.intervals import Interval, Resampled
 from recombine.reproduction.report.verdicts import sentence
 from recombine.reproduction.results import Results
 
+FEWEST = 2
+"""Fewest composing and failing networks with the same code for an architecture to be scored."""
+AT_ONCE = 1000
+"""Number of resamples scored at a time."""
+RESAMPLES = 10_000
 RANKING_RESAMPLES = 2000
 MODEL_RESAMPLES = 500
 MODEL_MARKERS = 3
 RIDGE = 1.0
 """Weight of the penalty on the model's coefficients (1 / C in scikit-learn)."""
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """Marker values of the networks that learnt."""
+
+    values: np.ndarray
+    """`[network, marker, position]`; NaN where missing."""
+    composing: np.ndarray
+    architecture: np.ndarray
+    code: np.ndarray
+    """Networks are paired only within a code; if all codes are equal, any two can be paired."""
+    arm: np.ndarray
+    """Networks of the same arm differ only in the seed."""
+
+    def part(self, chosen: np.ndarray) -> Table:
+        """Return the table of some of the networks, selected by mask or index."""
+        return Table(*(getattr(self, field.name)[chosen] for field in fields(self)))
+
+    @cached_property
+    def scored(self) -> tuple[str, ...]:
+        """Architectures with at least `FEWEST` composing and `FEWEST` failing networks with the same code."""
+        return tuple(dict.fromkeys(str(name) for name in self.architecture[with_pairs(self, FEWEST)]))
+
+    @property
+    def fewest(self) -> int:
+        """Number of paired arms with composing networks or with failing networks, whichever is smaller."""
+        own = with_pairs(self) & np.isin(self.architecture, self.scored)
+        return min(len(np.unique(self.arm[own & rows])) for rows in (self.composing, ~self.composing))
+
+
+def never_shown(networks: xarray.Dataset) -> xarray.Dataset:
+    """Return the networks that were not trained on held-out combinations."""
+    return networks.isel(network=np.flatnonzero(networks["data"].values != WHOLE))
+
+
+def counted(networks: xarray.Dataset) -> np.ndarray:
+    """Return which networks learnt."""
+    return np.asarray((learnt(networks) & trained(networks)).values, dtype=bool)
+
+
+def table_of(networks: xarray.Dataset, chosen: np.ndarray | None = None) -> Table:
+    """Return the markers of the chosen networks, by default of all that learnt."""
+    every = Table(
+        np.asarray(networks["value"].transpose("network", "marker", "position").values, dtype=float),
+        np.asarray(networks["ood_accuracy"].values, dtype=float) >= COMPOSING_ACCURACY,
+        *(np.asarray(networks[name].values, dtype=str) for name in ("decoder", "code", "arm")),
+    )
+    return every.part(counted(networks) if chosen is None else chosen)
+
+
+def with_pairs(table: Table, fewest: int = 1) -> np.ndarray:
+    """Return which networks share architecture and code with at least `fewest` composing and `fewest` failing ones."""
+    outcomes = pandas.Series(table.composing.astype(int)).groupby([table.architecture, table.code])
+    composing, every = outcomes.transform("sum"), outcomes.transform("size")
+    return np.asarray(np.minimum(composing, every - composing) >= fewest)
+
+
+class Pairs(NamedTuple):
+    """Pairs of networks with the same architecture, grouped by arm (experimental condition)."""
+
+    arms: np.ndarray
+    """Names of the arms, in the order of the other axes and of the weights in `aurocs`."""
+    wins: np.ndarray
+    """Number of pairs in which the composing network has the larger value, `[marker and position, arm, arm]`."""
+    pairs: np.ndarray
+    """Number of pairs whose values are both present, with the same axes."""
+
+    def aurocs(self, weights: np.ndarray) -> np.ndarray:
+        """Return AUROCs `[draw, marker and position]` with arms repeated `weights[draw, arm]` times."""
+        won, total = (
+            np.einsum("ba,kac,bc->bk", weights, counts, weights, optimize=True) for counts in (self.wins, self.pairs)
+        )
+        return np.divide(won, total, out=np.full_like(won, np.nan), where=total > 0)
+
+
+def paired(table: Table, name: str) -> Pairs:
+    """Return the pairs of networks with this architecture."""
+    own = table.part((table.architecture == name) & with_pairs(table))
+    arms, index = np.unique(own.arm, return_inverse=True)
+    member = (index[:, None] == np.arange(len(arms))).astype(float)
+    up, down = own.composing, ~own.composing
+    values = own.values.reshape(len(own.values), -1).T
+    high, low = values[:, up, None], values[:, None, down]
+    present = (own.code[up][:, None] == own.code[down]) & np.isfinite(high) & np.isfinite(low)
+    won = np.where(present, (high > low) + 0.5 * (high == low), 0.0)
+    return Pairs(arms, *(member[up].T @ counts @ member[down] for counts in (won, present.astype(float))))
+
+
+def aurocs(table: Table, resamples: int = 0, seed: int = 0) -> np.ndarray:
+    """Return AUROCs `[draw, architecture, marker, position]` of scored architectures, for the table or resamples."""
+    generator, parts = np.random.default_rng(seed), []
+    for name in table.scored:
+        pairs = paired(table, name)
+        draws = multiplicities(len(pairs.arms), resamples, generator)
+        scores = [pairs.aurocs(draws[at : at + AT_ONCE]) for at in range(0, len(draws), AT_ONCE)]
+        parts.append(np.concatenate(scores).reshape(-1, *table.values.shape[1:]))
+    return np.stack(parts, axis=1) if parts else np.full((max(1, resamples), 0, *table.values.shape[1:]), np.nan)
+
+
+def multiplicities(arms: int, resamples: int, generator: np.random.Generator) -> np.ndarray:
+    """Return how often each arm is drawn, `[draw, arm]`; without resamples, one draw with every arm once."""
+    if not resamples:
+        return np.ones((1, arms))
+    return generator.multinomial(arms, np.full(arms, 1 / arms), size=resamples).astype(float)
+
+
+def resampled(value: float, draws: np.ndarray, table: Table) -> Resampled:
+    """Return an estimate with `table.fewest` as its sample size, since an arm's seeds are far from independent."""
+    finite = draws[np.isfinite(draws)]
+    number = table.fewest if np.isfinite(value) and len(finite) else 0
+    return Resampled(float(value), tuple(finite.tolist()) or (float("nan"),), number)
+
+
+class Choice(NamedTuple):
+    """Position and sign chosen for every marker, `[…, marker]`."""
+
+    position: np.ndarray
+    """Index of the position, or −1 if there are no pairs."""
+    sign: np.ndarray
+    """1 if composing networks have larger values, −1 if they have smaller ones."""
+    strength: np.ndarray
+    """AUROC with that sign."""
+
+
+def chosen(scores: np.ndarray, signs: np.ndarray | None = None) -> Choice:
+    """Choose positions and signs from AUROCs `[…, marker, position]`; signs of ±1 in `signs` are fixed in advance."""
+    free = np.where(scores < 0.5, -1.0, 1.0)
+    sign = free if signs is None else np.where(signs == 0, free, signs)
+    strength = np.where(sign > 0, scores, 1 - scores)
+    position = np.where(np.isfinite(strength), strength, -1.0).argmax(axis=-1)
+    sign, best = (np.take_along_axis(numbers, position[..., None], axis=-1)[..., 0] for numbers in (sign, strength))
+    return Choice(np.where(np.isfinite(best), position, -1), sign, best)
+
+
+def chosen_elsewhere(scores: np.ndarray, signs: np.ndarray | None = None) -> Choice:
+    """For each architecture, choose by the mean AUROC of all others; `scores` are what `aurocs` returns."""
+    others = [mean(np.delete(scores, k, axis=-3), -3) for k in range(scores.shape[-3])]
+    return chosen(np.stack(others, axis=-3), signs)
+
+
+def left_out(scores: np.ndarray, signs: np.ndarray | None = None) -> np.ndarray:
+    """Return the mean left-out AUROC over architectures, `[…, marker]`; NaN if there is only one architecture."""
+    if scores.shape[-3] < 2:
+        return np.full((*scores.shape[:-3], scores.shape[-2]), np.nan)
+    choice = chosen_elsewhere(scores, signs)
+    own = np.take_along_axis(scores, np.maximum(choice.position, 0)[..., None], axis=-1)[..., 0]
+    own = np.where(choice.position < 0, np.nan, own)
+    return mean(np.where(choice.sign > 0, own, 1 - own), -2)
+
+
+def share_above(scores: np.ndarray, marker: int) -> np.ndarray:
+    """Return the share of the other scored markers with a higher left-out score; ties count half."""
+    own, others = scores[..., marker, None], np.delete(scores, marker, axis=-1)
+    there = np.isfinite(others)
+    above = ((others > own) + 0.5 * (others == own)).sum(axis=-1, where=there)
+    total = there.sum(axis=-1) * np.isfinite(own[..., 0])
+    return np.divide(above, total, out=np.full(above.shape, np.nan), where=total > 0)
+
+
+def mean(values: np.ndarray, axis: int) -> np.ndarray:
+    """Return the mean of values that are not NaN, without numpy's warning where all are NaN."""
+    return np.asarray(np.ma.filled(np.ma.masked_invalid(values).mean(axis=axis), np.nan))
+
+
+# -- ranking -----------------------------------------------------------------------------------------------------------
 
 
 class Ranked(NamedTuple):
@@ -53,17 +236,17 @@ class Ranked(NamedTuple):
 
 def ranking(networks: xarray.Dataset) -> list[Ranked]:
     """Return all markers in the study's Dataset, best first and those without a score last."""
-    table = scoring.table_of(scoring.never_shown(networks))
-    scores = scoring.aurocs(table)
-    value, draws = scoring.left_out(scores)[0], scoring.left_out(scoring.aurocs(table, RANKING_RESAMPLES))
-    overall = scoring.chosen(scoring.mean(scores[0], 0))
+    table = table_of(never_shown(networks))
+    scores = aurocs(table)
+    value, draws = left_out(scores)[0], left_out(aurocs(table, RANKING_RESAMPLES))
+    overall = chosen(mean(scores[0], 0))
     places = [*(str(name) for name in networks["position"].values), ""]  # position −1 means none
     ranked = [
         Ranked(
             str(name),
             str(networks["title"].values[k]),
             bool(networks["needs_targets"].values[k]),
-            scoring.resampled(value[k], draws[:, k], table).interval(),
+            resampled(value[k], draws[:, k], table).interval(),
             places[overall.position[k]],
             bool(overall.sign[k] > 0),
         )
@@ -80,37 +263,34 @@ def ranking(networks: xarray.Dataset) -> list[Ranked]:
 
 def model(networks: xarray.Dataset) -> Interval:
     """Return the AUROC of the logistic model on left-out architectures."""
-    table = scoring.table_of(scoring.never_shown(networks))
+    table = table_of(never_shown(networks))
     value = model_left_out(table)[0]
     draws = model_left_out(table, MODEL_RESAMPLES) if np.isfinite(value) else np.array([])
-    return scoring.resampled(value, draws, table).interval()
+    return resampled(value, draws, table).interval()
 
 
-def model_left_out(table: scoring.Table, resamples: int = 0, seed: int = 0) -> np.ndarray:
+def model_left_out(table: Table, resamples: int = 0, seed: int = 0) -> np.ndarray:
     """Return the model's left-out AUROC for the table or resamples of its arms, `[draw]`; NaN for one architecture."""
-    generator = np.random.default_rng(seed)
-    part = table.part(scoring.with_pairs(table) & np.isin(table.architecture, table.scored))
-    pairs = {name: scoring.paired(table, name) for name in table.scored}
-    weights = {name: scoring.multiplicities(len(own.arms), resamples, generator) for name, own in pairs.items()}
+    scores, generator = aurocs(table, resamples, seed), np.random.default_rng(seed)  # both draw the same arms
+    part = table.part(with_pairs(table) & np.isin(table.architecture, table.scored))
+    repeats = np.zeros((len(scores), len(part.arm)), dtype=int)
+    for name in table.scored:
+        rows = part.architecture == name
+        arms, index = np.unique(part.arm[rows], return_inverse=True)
+        repeats[:, rows] = multiplicities(len(arms), resamples, generator)[:, index]
     results = []
-    for draw in range(max(1, resamples)):
-        scores, often = {}, np.zeros(len(part.arm), dtype=int)
-        for name, own in pairs.items():
-            drawn = weights[name][draw]
-            scores[name] = own.aurocs(drawn[None])[0].reshape(table.values.shape[1:])
-            rows = part.architecture == name
-            often[rows] = drawn[np.searchsorted(own.arms, part.arm[rows])]
-        again = part.part(np.repeat(np.arange(len(often)), often))
-        results.append(_model_score(again.part(scoring.with_pairs(again)), scores))
+    for number, own in zip(repeats, scores, strict=True):
+        drawn = part.part(np.repeat(np.arange(len(number)), number))
+        results.append(_model_score(drawn.part(with_pairs(drawn)), dict(zip(table.scored, own, strict=True))))
     return np.array(results)
 
 
-def _model_score(table: scoring.Table, scores: dict[str, np.ndarray]) -> float:
+def _model_score(table: Table, scores: dict[str, np.ndarray]) -> float:
     """Return the model's left-out AUROC, given those of the markers in each architecture."""
     there = [name for name, own in scores.items() if np.isfinite(own).any()]
     if len(there) < 2:
         return float("nan")
-    choice, results = scoring.chosen_elsewhere(np.stack([scores[name] for name in there])), []
+    choice, results = chosen_elsewhere(np.stack([scores[name] for name in there])), []
     for number, name in enumerate(there):
         strength = np.where(choice.position[number] < 0, -np.inf, choice.strength[number])
         best = np.argsort(-strength, kind="stable")[:MODEL_MARKERS]
@@ -121,7 +301,7 @@ def _model_score(table: scoring.Table, scores: dict[str, np.ndarray]) -> float:
         scale = centred[outside].std(axis=0)
         centred = centred / np.where(scale > 0, scale, 1.0)
         weights, _ = logistic(centred[outside], table.composing[outside])
-        pairs = scoring.paired(replace(table, values=(centred @ weights)[:, None, None]), name)
+        pairs = paired(replace(table, values=(centred @ weights)[:, None, None]), name)
         results.append(pairs.aurocs(np.ones((1, len(pairs.arms)))).item())
     return float(np.mean(results))
 
@@ -144,7 +324,6 @@ def logistic(features: np.ndarray, outcome: np.ndarray, ridge: float = RIDGE) ->
 
 # -- record ------------------------------------------------------------------------------------------------------------
 
-STUDY = "markers"
 OTHER_NAMES = {
     "spread": ("log_volume_std",),
     "id_error": ("id_error",),
@@ -161,9 +340,7 @@ ADVICE = {
 
 def write_marker_auroc(results: Results, judgements: Iterable[Judgement], path: Path) -> None:
     """Write the file that a diagnosis reads (`diagnosis.result.packaged`), with advice according to the verdicts."""
-    if STUDY not in results.studies:
-        raise InvalidValue("marker_auroc", str(path), f"omitted if the folder has no results of the study {STUDY}")
-    record = marker_auroc_record(results.dataset(STUDY), judgements)
+    record = marker_auroc_record(results.dataset("markers"), judgements)
     text = json.dumps(record, indent=1, ensure_ascii=False)
     rows = re.sub(r"\{\s+\"auroc\"[^}]*\}", lambda score: " ".join(score[0].split()), text)  # one line per metric
     write(path, f"{rows}\n".encode(), "marker_auroc")
@@ -171,7 +348,7 @@ def write_marker_auroc(results: Results, judgements: Iterable[Judgement], path: 
 
 def marker_auroc_record(networks: xarray.Dataset, judgements: Iterable[Judgement] = ()) -> dict[str, Any]:
     """Return AUROCs keyed by the names used in a diagnosis, a description of the networks, and advice."""
-    table = scoring.table_of(scoring.never_shown(networks))
+    table = table_of(never_shown(networks))
     kinds = ", ".join(f"{count} {name}" for name, count in Counter(map(str, table.architecture)).most_common())
     about = (
         f"{described(table)} ({kinds}; preset {networks.attrs.get('preset', 'unknown')}), "
@@ -185,7 +362,7 @@ def marker_auroc_record(networks: xarray.Dataset, judgements: Iterable[Judgement
     return {"networks": about, "numbers": numbers, "advice": advice}
 
 
-def described(table: scoring.Table) -> str:
+def described(table: Table) -> str:
     """Return a description of the networks in a table."""
     conditions = len(set(table.arm))
     return f"{len(table.arm)} networks that learnt and never saw what is held out, in {conditions} conditions"

@@ -1,11 +1,10 @@
 """Do MLPs warp the held-out region the other way? (App. E.3, Fig. 13, 14)
 
-MLPs of several depths and a CNN of the preset's depth are trained on bump and rate codes.
-
-With rate codes, MLPs do not learn their training data with the published recipe (128 neurons, raw pixel units, 3150
-steps). At N = 28, no linear read-out of 128 neurons reaches less than 0.057 times a blank image's error, so with a few
-silent neurons a network misses our criterion of 0.1. Our rate-coded MLPs have 256 neurons like bump-coded ones (0.003
-instead of 0.057), codes in [−1, 1], and four times the steps at half the rate, in float32 since nearby codes are close.
+MLPs of several depths and a CNN of the preset's depth are trained on bump and rate codes. With rate codes, MLPs do not
+learn their training data with the published recipe (128 neurons, raw pixel units, 3150 steps): at N = 28, no linear
+read-out of 128 neurons reaches less than 0.057 times a blank image's error, so with a few silent neurons a network
+misses our criterion of 0.1. Our rate-coded MLPs have 256 neurons like bump-coded ones (0.003 instead of 0.057), codes
+in [−1, 1], and four times the steps at half the rate, in float32 since nearby codes are close.
 
 The CNN of default depth is compared, seed by seed, with the MLP that has as many stages (a CNN of depth d has d + 1
 hidden stages, an MLP has d). Other depths are alternatives. Rate codes of the two differ in scale, but neither F nor
@@ -18,8 +17,7 @@ CNNs have less volume in the held-out region than outside (contrast below 0, as 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import xarray
@@ -30,7 +28,7 @@ from matplotlib.figure import Figure
 from recombine.decoders import MLP
 from recombine.encodings import Rate
 from recombine.panels import HOLDOUT_COLOR, band, seed_count, volume_rows
-from recombine.papers.forced_rendering.depth import factorization_fall, networks_of, trained_depths
+from recombine.papers.forced_rendering.depth import by_depth, factorization_fall
 from recombine.papers.forced_rendering.depth_figure import VOLUMES, probes_and_factorization
 from recombine.papers.forced_rendering.presets import CODES, BumpPreset
 from recombine.papers.forced_rendering.samples import Statistic, difference, majority
@@ -68,13 +66,11 @@ class MLPSettings(BumpPreset):
 
     def mlp_spec(self, code: str, depth: int) -> RunSpec:
         """Return an MLP run with settings that learn the training data."""
-        if code == "rate":
-            decoder = MLP(width=self.mlp_rate_width, depth=depth)
-            spec = self.spec(
-                encoding=Rate(scale="unit"), decoder=decoder, steps=self.mlp_rate_steps, lr=self.mlp_rate_lr
-            )
-            return spec.replace(recipe=spec.recipe.replace(precision="float32"))
-        return self.spec(encoding=code, decoder=MLP(width=self.mlp_bump_width, depth=depth))
+        if code != "rate":
+            return self.spec(encoding=code, decoder=MLP(width=self.mlp_bump_width, depth=depth))
+        decoder = MLP(width=self.mlp_rate_width, depth=depth)
+        spec = self.spec(encoding=Rate(scale="unit"), decoder=decoder, steps=self.mlp_rate_steps, lr=self.mlp_rate_lr)
+        return spec.replace(recipe=spec.recipe.replace(precision="float32"))
 
 
 class MLPStudy(Study[MLPSettings]):
@@ -94,13 +90,11 @@ class MLPStudy(Study[MLPSettings]):
         def measured(batch: Batch) -> dict[str, Any]:
             return {**batch.scores, **stage_profile(batch)}
 
-        result = tabulate(trials, ("encoding", "decoder", "depth"), measured, stage_dims())
         preset = trials.preset
-        attributes = base_attributes(
-            trials, size=preset.size, cnn_depth=preset.depth, mlp_depths=list(preset.mlp_depths)
-        )
-        grid = grid_variables(trials.first.spec)
-        return tables.keep_first(result, "log_volume").assign(**grid).assign_attrs(attributes)
+        depths = {"cnn_depth": preset.depth, "mlp_depths": list(preset.mlp_depths)}
+        result = tabulate(trials, ("encoding", "decoder", "depth"), measured, stage_dims())
+        result = tables.keep_first(result, "log_volume").assign(**grid_variables(trials.first.spec))
+        return result.assign_attrs(base_attributes(trials, size=preset.size, **depths))
 
 
 STUDY = MLPStudy()
@@ -109,77 +103,64 @@ STUDY = MLPStudy()
 # -- claims ------------------------------------------------------------------------------------------------------------
 
 
-def _share(networks: str, volume: str) -> Criterion:
-    where = "(log10 dv, mean over stages) in the held-out region than outside, less a half"
-    return effect(f"share of {networks} with {volume} volume {where}", 0.2)  # more than 70 % of the networks
-
-
 def matched_depth(depths: Sequence[int], cnn_depth: int) -> int:
     """Return the depth of the MLP whose number of stages is closest to the CNN's."""
     return min(depths, key=lambda depth: (abs(depth - cnn_depth - 1), depth))
 
 
-def _cnns(data: Data, code: str) -> xarray.Dataset:
-    return data["mlp"].sel(encoding=code, decoder=CNN_ARM, depth=int(data["mlp"].attrs["cnn_depth"]))
-
-
-def _mlps(data: Data, code: str) -> xarray.Dataset:
-    """Return the MLPs of the depth that matches the CNN."""
+def _compared(data: Data, decoder: str) -> dict[str, xarray.Dataset]:
+    """Return one decoder's networks by code: the CNNs, or the MLPs of the depth that matches them."""
     result = data["mlp"]
-    depth = matched_depth(listed_attribute(result, "mlp_depths"), int(result.attrs["cnn_depth"]))
-    return result.sel(encoding=code, decoder=MLP_ARM, depth=depth)
+    depth = int(result.attrs["cnn_depth"])
+    if decoder == MLP_ARM:
+        depth = matched_depth(listed_attribute(result, "mlp_depths"), depth)
+    return {code: result.sel(encoding=code, decoder=decoder, depth=depth) for code in CODES}
 
 
-def _other_mlps(data: Data, code: str) -> dict[str, xarray.Dataset]:
-    """Return the MLPs of all other depths."""
-    own, matched = data["mlp"].sel(encoding=code, decoder=MLP_ARM), _mlps(data, code)["depth"]
-    depths = [depth for depth in listed_attribute(data["mlp"], "mlp_depths") if depth != matched]
-    return {f"{code}, MLP of depth {depth}": own.sel(depth=depth) for depth in depths}
-
-
-def _mlps_less_cnns(data: Data, statistic: Statistic, words: str = "") -> dict[str, Sample]:
-    """Return the difference between MLP and CNN for each code at the matched depth."""
-    return {f"{code}{words}": difference(statistic, _mlps(data, code), _cnns(data, code)) for code in CODES}
-
-
-def _at_other_depths(data: Data, statistic: Statistic) -> dict[str, Sample]:
-    """Return the difference between MLP and CNN for each code and other depth."""
+def _other_depths(data: Data, decoder: str) -> dict[str, xarray.Dataset]:
+    """Return one decoder's networks of all other depths; CNNs are in the depth study, if it is present."""
+    networks = data["mlp"].sel(decoder=MLP_ARM) if decoder == MLP_ARM else data.get("depth")
+    if networks is None:
+        return {}
     return {
-        name: difference(statistic, mlp, _cnns(data, code))
-        for code in CODES
-        for name, mlp in _other_mlps(data, code).items()
+        f"{code}, {decoder} of depth {depth}": own
+        for code, compared in _compared(data, decoder).items()
+        for depth, own in by_depth(networks.sel(encoding=code)).items()
+        if depth != compared["depth"]
     }
 
 
-def _larger_inside(
-    networks: xarray.Dataset, place: Callable[..., xarray.DataArray] = tables.mean_after_input, sign: int = 1
-) -> Sample:
-    """Return the share of networks with more (`sign=-1`: less) volume inside the hold-out than outside, minus 0.5."""
-    return majority(sign * place(networks["contrast"]), networks)
+def _warped(decoder: str, volume: Literal["more", "less"]) -> Statement:
+    """Return the statement that most networks have more or less volume in the held-out region than outside."""
+
+    def share(networks: xarray.Dataset, place: Callable[..., xarray.DataArray] = tables.mean_after_input) -> Sample:
+        return majority(place(networks["contrast"]) * (1 if volume == "more" else -1), networks)
+
+    def cases(data: Data) -> dict[str, Sample]:
+        return {f"{code}, {decoder}": share(own) for code, own in _compared(data, decoder).items()}
+
+    def alternatives(data: Data) -> dict[str, Sample]:
+        compared, others = _compared(data, decoder), _other_depths(data, decoder)
+        at_output = {f"{code}, {decoder}, at the output": share(own, tables.output) for code, own in compared.items()}
+        return at_output | {case: share(own) for case, own in others.items()}
+
+    where = "(log10 dv, mean over stages) in the held-out region than outside, less a half"
+    criterion = effect(f"share of {decoder}s with {volume} volume {where}", 0.2)  # more than 70 % of the networks
+    return Statement(criterion, cases, alternatives)
 
 
-_smaller_inside = partial(_larger_inside, sign=-1)
+def _compared_with_cnns(criterion: Criterion, statistic: Statistic, other: Statistic, words: str) -> Statement:
+    """Return a statement about MLPs minus CNNs; alternatives are another statistic (`words`) and other depths."""
 
+    def less_cnns(data: Data, own: Statistic, mlps: Mapping[str, xarray.Dataset]) -> dict[str, Sample]:
+        cnns = _compared(data, CNN_ARM)
+        return {case: difference(own, mlp, cnns[mlp["encoding"].item()]) for case, mlp in mlps.items()}
 
-def _cnn_alternatives(data: Data) -> dict[str, Sample]:
-    """Return samples for CNNs at the output, and for other depths if the depth study has them."""
-    cases = {f"{code}, CNN, at the output": _smaller_inside(_cnns(data, code), tables.output) for code in CODES}
-    default = int(data["mlp"].attrs["cnn_depth"])
-    for code in CODES if "depth" in data else ():
-        depths = [depth for depth in trained_depths(data, code) if depth != default]
-        cases |= {f"{code}, CNN of depth {depth}": _smaller_inside(networks_of(data, code, depth)) for depth in depths}
-    return cases
+    def alternatives(data: Data) -> dict[str, Sample]:
+        compared = {f"{code}, {words}": own for code, own in _compared(data, MLP_ARM).items()}
+        return less_cnns(data, other, compared) | less_cnns(data, statistic, _other_depths(data, MLP_ARM))
 
-
-def _mlp_alternatives(data: Data) -> dict[str, Sample]:
-    """Return samples for MLPs at the output, and for other depths."""
-    cases = {f"{code}, MLP, at the output": _larger_inside(_mlps(data, code), tables.output) for code in CODES}
-    return cases | {name: _larger_inside(own) for code in CODES for name, own in _other_mlps(data, code).items()}
-
-
-def _evenness(networks: xarray.Dataset) -> xarray.DataArray:
-    """Return minus the largest share of the variation of F that falls within a quarter of the depth."""
-    return -tables.unevenness(networks["factorization"])
+    return Statement(criterion, lambda data: less_cnns(data, statistic, _compared(data, MLP_ARM)), alternatives)
 
 
 def _smoothness(networks: xarray.Dataset) -> xarray.DataArray:
@@ -196,31 +177,19 @@ CLAIMS = (
         "MLPs warp the held-out region the other way, and lose factorization more smoothly but more drastically",
         "App. E.3, Fig. 13–14",
         statements=(
-            Statement(
-                _share("CNNs", "less"),
-                lambda data: {f"{code}, CNN": _smaller_inside(_cnns(data, code)) for code in CODES},
-                _cnn_alternatives,
-            ),
-            Statement(
-                _share("MLPs", "more"),
-                lambda data: {f"{code}, MLP": _larger_inside(_mlps(data, code)) for code in CODES},
-                _mlp_alternatives,
-            ),
-            Statement(
+            _warped(CNN_ARM, "less"),
+            _warped(MLP_ARM, "more"),
+            _compared_with_cnns(
                 effect("fall of factorization F, first hidden stage to output, MLP less CNN", 0.02),
-                lambda data: _mlps_less_cnns(data, factorization_fall),
-                lambda data: {
-                    **_mlps_less_cnns(data, lambda own: tables.fall(own["factorization_of_means"]), ", ratio of means"),
-                    **_at_other_depths(data, factorization_fall),
-                },
+                factorization_fall,
+                lambda own: tables.fall(own["factorization_of_means"]),
+                "ratio of means",
             ),
-            Statement(
+            _compared_with_cnns(
                 effect("largest share of the variation of F within a quarter of the depth, CNN less MLP", 0.1),
-                lambda data: _mlps_less_cnns(data, _evenness),
-                lambda data: {
-                    **_mlps_less_cnns(data, _smoothness, ", roughness over variation"),
-                    **_at_other_depths(data, _evenness),
-                },
+                lambda own: -tables.unevenness(own["factorization"]),
+                _smoothness,
+                "roughness over variation",
             ),
         ),
         studies=("mlp",),
@@ -234,13 +203,12 @@ CLAIMS = (
 
 def mlp_volumes_figure(result: xarray.Dataset) -> Figure:
     """Draw Fig. 13: log10 dv at every stage of MLPs, with a CNN below."""
-    networks = [(MLP_ARM, depth) for depth in listed_attribute(result, "mlp_depths")]
-    arms = [(code, *own) for code in CODES for own in networks]
-    arms += [(code, CNN_ARM, int(result.attrs["cnn_depth"])) for code in CODES]
-    volume = result["log_volume"]
+    depths = {MLP_ARM: listed_attribute(result, "mlp_depths"), CNN_ARM: [int(result.attrs["cnn_depth"])]}
     rows = [
-        (f"{code}\n{decoder} {depth}", volume.sel(encoding=code, decoder=decoder, depth=depth))
-        for code, decoder, depth in arms
+        (f"{code}\n{decoder} {depth}", result["log_volume"].sel(encoding=code, decoder=decoder, depth=depth))
+        for decoder, own in depths.items()
+        for code in CODES
+        for depth in own
     ]
     return volume_rows(result, rows, VOLUMES, 1.0)
 

@@ -19,13 +19,13 @@ from recombine.reproduction.figures import FigureSpec
 def penalties_figure(result: xarray.Dataset) -> Figure:
     """Draw Fig. 3: a schematic, two embeddings, the volume element, and the ablation."""
     stages = int(result["log_volume"].sel(arm=NONE, vectors=UNIT).notnull().any(["y", "x"]).sum())
-    middle = _middle(result)
+    middle = round(14 / 32 * int(result.attrs["size"]))  # the paper shows value 14 of 32
     with panels.styled():
         figure = pyplot.figure(figsize=(9.8, 6.3), layout="constrained")
         top, bottom = panels.divided(figure, 2, 1, height_ratios=[1.15, 1.1])
         left, right = panels.divided(top, 1, 2, width_ratios=[1.25, 1])
         maps, scatter = panels.divided(bottom, 1, 2, width_ratios=[1.25, 1])
-        _schematic(left.subplots(), result)
+        _schematic(left.subplots(), result, middle)
         pairs, volumes = right.subplots(2, 2), maps.subplots(2, stages)
         for row, (arm, label) in enumerate({NONE: ARMS[NONE], BOTH: "both penalties"}.items()):
             for ax, factor in zip(pairs[row], ("x", "y"), strict=True):
@@ -47,16 +47,9 @@ def penalties_figure(result: xarray.Dataset) -> Figure:
     return figure
 
 
-def _middle(result: xarray.Dataset) -> int:
-    """Return the factor value whose embeddings are shown (14 of 32 in the paper)."""
-    return round(14 / 32 * int(result.attrs["size"]))
-
-
-def _schematic(ax: Axes, result: xarray.Dataset) -> None:
+def _schematic(ax: Axes, result: xarray.Dataset, value: int) -> None:
     """Draw the architecture: one-hot codes select images, which a small network mixes."""
-    value, size, sigma = _middle(result), int(result.attrs["size"]), float(result.attrs["sigma"])
-    ax.set_xlim(0, 10)
-    ax.set_ylim(0, 5)
+    ax.set(xlim=(0, 10), ylim=(0, 5))
     ax.axis("off")
     panels.letter(ax, "a", "each factor value owns a low-rank image")
     arrows = [((7.1, 2.5), (8.0, 2.5))]
@@ -74,8 +67,9 @@ def _schematic(ax: Axes, result: xarray.Dataset) -> None:
     ax.add_patch(Rectangle((5.5, 1.9), 1.5, 1.2, facecolor="#e8eef5", edgecolor="black", linewidth=0.8))
     ax.text(6.25, 2.5, "small\nconv net", ha="center", va="center", fontsize=8)
     inset = ax.inset_axes((8.1, 1.7, 1.6, 1.6), transform=ax.transData)
-    rows, columns = np.mgrid[:size, :size]
-    inset.imshow(np.exp(-((rows - value) ** 2 + (columns - value) ** 2) / (2 * sigma**2)), cmap="gray")
+    distance = np.arange(int(result.attrs["size"])) - value
+    profile = np.exp(-(distance**2) / (2 * float(result.attrs["sigma"]) ** 2))
+    inset.imshow(np.outer(profile, profile), cmap="gray")
     panels.bare(inset)
 
 
@@ -92,7 +86,6 @@ def _mean(result: xarray.Dataset, name: str, arm: str) -> float:
 
 
 def penalties_caption(result: xarray.Dataset) -> str:
-    """Return the caption of Fig. 3."""
     unit = result.sel(vectors=UNIT)
     errors = ", ".join(
         f"{label} {panels.geometric_mean(unit['ood_over_blank'].sel(arm=arm)):.2g} "
@@ -141,7 +134,6 @@ def embeddings_figure(result: xarray.Dataset) -> Figure:
 
 
 def embeddings_caption(result: xarray.Dataset) -> str:
-    """Return the caption of Fig. 6."""
     return (
         f"All embedding images of x and of y for values 0 to {result.sizes['value'] - 1}, first seed, each minus "
         "its median and with its own colour scale. Band index (share of an image's variance along one axis) over "

@@ -15,8 +15,6 @@ from recombine.tasks import BumpTask
 
 
 class Common(Preset):
-    """Settings that every study has."""
-
     name: str = "paper"
     """Name of the preset, as passed to `--preset`."""
     seeds: Seeds = 56
@@ -34,8 +32,6 @@ class Common(Preset):
 
 
 class WithDepth(Common):
-    """Common settings and the default CNN depth."""
-
     depth: Count = 4
     """Depth of CNNs, except where depth is varied."""
 
@@ -43,8 +39,6 @@ class WithDepth(Common):
 
 
 class WithLearningRate(Common):
-    """Common settings and the default learning rate."""
-
     lr: Positive = 1e-3
     """Learning rate."""
 
@@ -66,18 +60,12 @@ class BumpPreset(WithDepth, WithLearningRate):
     variants: ClassVar[Mapping[str, Any]] = {"quick": {"size": 14, "width": 12, "samples": 600, "steps": 500}}
 
     def spec(
-        self,
-        *,
-        decoder: DecoderSpec | str | None = None,
-        steps: int | None = None,
-        lr: float | None = None,
-        **task: Any,
+        self, *, decoder: DecoderSpec | None = None, steps: int | None = None, lr: float | None = None, **task: Any
     ) -> RunSpec:
         """Return a run on bumps with seed 0; `task` overrides fields of the task."""
-        fields: dict[str, Any] = {"size": self.size, "training": f"draws:{self.samples}", **task}
         return RunSpec(
-            task=BumpTask(**fields),
-            decoder=decoder if decoder is not None else self.cnn(self.depth),
+            task=BumpTask(**{"size": self.size, "training": f"draws:{self.samples}", **task}),
+            decoder=decoder or self.cnn(self.depth),
             recipe=self.recipe(steps=steps or self.steps, lr=lr or self.lr),
         )
 

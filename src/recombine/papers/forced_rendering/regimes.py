@@ -5,10 +5,9 @@ networks: PF_Coeff, the operator-Schmidt spectrum, and the relative Frobenius di
 matrix of ideal bump images. Kernels are cosines of outputs minus the background, so brightness does not matter.
 
 A.4 calls a kernel with one Schmidt term "purely factorized". A.5 calls a single N-factor term the "pure memorization
-regime", and weight in single-factor terms its opposite. For bumps, both apply to the same kernel, because that of the
-ideal images is one product, k(x, x′) k(y, y′). Since neither measure identifies the regime that composes, the distance
-to the ideal kernel is reported as well. The claim is exploratory and has no verdict: each composing arm (experimental
-condition) is compared with the same network without the remedy.
+regime". For bumps, both apply to the same kernel, because that of the ideal images is one product, k(x, x′) k(y, y′).
+Since neither measure identifies the regime that composes, the distance to the ideal kernel is reported as well. The
+claim is exploratory: each composing arm (experimental condition) is compared with the network without the remedy.
 """
 
 from __future__ import annotations
@@ -24,9 +23,9 @@ from torch import Tensor
 from recombine.metrics import effective_rank, gram_matrix, partial_factorization, schmidt_spectrum
 from recombine.panels import COLORS, bar_groups, seed_count, styled
 from recombine.papers.forced_rendering.penalties import BOTH, NONE, PenaltySettings, penalised_spec
-from recombine.papers.forced_rendering.samples import difference
+from recombine.papers.forced_rendering.samples import PENALISED, UNPENALISED, difference
 from recombine.papers.forced_rendering.scores import training_fit
-from recombine.papers.forced_rendering.stripes import StripeSettings
+from recombine.papers.forced_rendering.stripes import MANY, StripeSettings
 from recombine.reproduction.claims import Claim, Data, Sample, Statement
 from recombine.reproduction.criteria import effect
 from recombine.reproduction.figures import FigureSpec
@@ -34,11 +33,8 @@ from recombine.reproduction.measuring import Batch, base_attributes, tabulate
 from recombine.reproduction.study import Arm, Study, Trials
 
 FAILING, STRIPES, STRIPES_BUMPS = "bumps alone", "stripes only", "stripes and bumps"
-UNPENALISED, PENALISED = "low-rank, no penalty", "low-rank, both penalties"
 RIVALS = {STRIPES: FAILING, STRIPES_BUMPS: FAILING, PENALISED: UNPENALISED}
 """Composing arms, and for each the arm without the remedy."""
-MODES = 12
-"""Number of Schmidt values stored."""
 
 
 class Settings(StripeSettings, PenaltySettings):
@@ -46,8 +42,6 @@ class Settings(StripeSettings, PenaltySettings):
 
 
 class RegimeStudy(Study[Settings]):
-    """Study of the kernels of failing and composing networks."""
-
     name: ClassVar[str] = "regimes"
     question: ClassVar[str] = "Are memorising and composing networks in different kernel regimes?"
     settings: ClassVar[type[Settings]] = Settings
@@ -61,7 +55,7 @@ class RegimeStudy(Study[Settings]):
         return [
             Arm((FAILING,), preset.spec()),
             Arm((STRIPES,), preset.striped_spec(0)),
-            Arm((STRIPES_BUMPS,), preset.striped_spec(preset.many_bumps)),
+            Arm((STRIPES_BUMPS,), preset.striped_spec(preset.closest(MANY))),
             Arm((UNPENALISED,), penalised_spec(preset, NONE)),
             Arm((PENALISED,), penalised_spec(preset, BOTH)),
         ]
@@ -96,7 +90,7 @@ def _kernel(images: Tensor) -> Tensor:
 def _regime(gram: Tensor, shape: tuple[int, ...]) -> dict[str, Tensor]:
     spectrum = schmidt_spectrum(gram, shape)
     return {
-        "schmidt": spectrum[:, :MODES],
+        "schmidt": spectrum[:, :12],
         "schmidt_rank": effective_rank(spectrum.square()),
         "single_factor": partial_factorization(gram, shape),
         "single_factor_absolute": partial_factorization(gram, shape, weight="absolute"),
@@ -178,7 +172,6 @@ def regimes_figure(result: xarray.Dataset) -> Figure:
 
 
 def regimes_caption(result: xarray.Dataset) -> str:
-    """Return the caption, with means by arm."""
     means = result[list(PANELS)].mean("seed")
     words, ideals = [], dict[str, list[str]]()
     for arm in result["arm"].values:

@@ -16,12 +16,13 @@ tasks are paired by index, since their seeds are unrelated.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import torch
 import xarray
 from jaxtyping import Bool, Float
+from pydantic import Field
 from torch import Tensor
 
 from recombine.decoders import CNN
@@ -37,28 +38,19 @@ from recombine.specs import RunSpec
 from recombine.tasks.rotation import RotationTask
 
 ONE, MANY = "one digit", "many digits"
-INPUT = "input"
-"""Name of the stage that holds the code."""
 OUTPUT, BLEND, TRUTH = "output_image", "blend_image", "truth_image"
 """Names of the stored images at angles across the gap."""
-FEWEST_ANGLES = 36
-"""Fewest angles per digit if there are several digits (one every ten degrees)."""
-SHOWN = 9
-"""Number of angles across the gap, edges included, at which images are stored."""
 MARGIN, INNER_MARGIN = 0.25, 0.4
 """Share of the gap that regressions leave out at each edge, and the same for the stricter alternative."""
 NEGLIGIBLE = 1e-5
 """Principal components with less than this share of a stage's variance are dropped."""
-MOST_ANGLES = 250
-"""Largest number of angles at which principal components are stored."""
-TINY = 1e-30
-BY_STAGE = ("stage_speed", "stage_roughness", "roughness_held", "roughness_kept")
-INNER_DIMS = {"error": ("angle",), "error_others": ("angle",), **dict.fromkeys(BY_STAGE, ("stage",))}
+INNER_DIMS = {
+    **dict.fromkeys(("error", "error_others"), ("angle",)),
+    **dict.fromkeys(("stage_speed", "stage_roughness", "roughness_held", "roughness_kept"), ("stage",)),
+}
 
 
 class Settings(WithDepth):
-    """Settings for angles, digits and training."""
-
     angles: Count = 1000
     """Number of angles in the rotation study."""
     rotation_size: Count = 28
@@ -69,7 +61,7 @@ class Settings(WithDepth):
     """Optimiser steps."""
     rotation_lr: Positive = 1e-3
     """Learning rate."""
-    digits: Count = 10
+    digits: Annotated[int, Field(ge=2, le=10)] = 10
     """Number of digits in the variant with several digits."""
     rotation_seeds: Seeds = 64
     """Number of seeds for networks trained on one digit."""
@@ -83,8 +75,6 @@ class Settings(WithDepth):
 
 
 class RotationStudy(Study[Settings]):
-    """Study of rotated digits with a gap in the angles."""
-
     name: ClassVar[str] = "rotation"
     question: ClassVar[str] = "How does a network fill a gap between the angles it was trained on?"
     settings: ClassVar[type[Settings]] = Settings
@@ -92,25 +82,25 @@ class RotationStudy(Study[Settings]):
     metrics: ClassVar[tuple[str, ...]] = ("features", "log_volume", "metric_tensor", "roughness")
 
     def arms(self, preset: Settings) -> list[Arm]:
-        arms = [Arm((ONE,), _spec(preset, angles=preset.angles), seeds=preset.rotation_seeds)]
-        if preset.digits > 1:
-            angles = max(FEWEST_ANGLES, preset.angles // preset.digits)
-            arms.append(Arm((MANY,), _spec(preset, angles=angles, digits=preset.digits), extra=True))
-        return arms
+        angles = max(36, preset.angles // preset.digits)  # at least one every ten degrees
+        return [
+            Arm((ONE,), _spec(preset, angles=preset.angles), seeds=preset.rotation_seeds),
+            Arm((MANY,), _spec(preset, angles=angles, digits=preset.digits), extra=True),
+        ]
 
     def measure(self, trials: Trials[Settings]) -> xarray.Dataset:
-        result = _tabulated(trials, ONE, lambda batch: {**_over_angles(batch), **_stages(batch)})
-        if MANY in trials:
-            many = _tabulated(
-                trials, MANY, lambda batch: {**_over_angles(batch), "error_others": _errors(batch)[:, 1:].mean(axis=1)}
-            )
-            renamed = {str(name): f"many_{name}" for name in (*many.data_vars, "angle")}
-            angles = _angles(Batch(trials[MANY][:1], trials.device), "many_")
-            result = result.merge(many.rename(renamed), join="outer").assign_coords(angles)
-        first = Batch([trials.pictured_run(ONE)], trials.device)
-        result = result.assign_coords(_angles(first)).assign(_pictures(first)).assign(_components(first))
-        preset = trials.preset
-        return result.assign_attrs(base_attributes(trials, size=preset.rotation_size, digits=preset.digits))
+        one = _tabulated(trials, ONE, lambda batch: {**_over_angles(batch), **_stages(batch)})
+        many = _tabulated(
+            trials, MANY, lambda batch: {**_over_angles(batch), "error_others": _errors(batch)[:, 1:].mean(axis=1)}
+        )
+        renamed = {str(name): f"many_{name}" for name in (*many.data_vars, "angle")}
+        first, preset = Batch([trials.pictured_run(ONE)], trials.device), trials.preset
+        return (
+            one.merge(many.rename(renamed), join="outer")
+            .assign_coords(_angles(Batch(trials[MANY][:1], trials.device), "many_") | _angles(first))
+            .assign(_pictures(first) | _components(first))
+            .assign_attrs(base_attributes(trials, size=preset.rotation_size, digits=preset.digits))
+        )
 
 
 def _spec(preset: Settings, **task: Any) -> RunSpec:
@@ -147,7 +137,7 @@ def _over_angles(batch: Batch) -> dict[str, Any]:
     angles, edges = gap_angles(task), edge_images(task)
     values = first_digit(task, angles)
     drawn, truths = batch.outputs(values), task.render(values)
-    parts = (torch.isin(angles, middle_angles(task, margin)) for margin in (MARGIN, INNER_MARGIN))
+    parts = (in_middle(task, margin) for margin in (MARGIN, INNER_MARGIN))
     (weights, explained), (inner, _) = (edge_regression(drawn[:, part], truths[part], edges) for part in parts)
     return {
         "id_over_blank": batch.scores["id_over_blank"],
@@ -191,9 +181,9 @@ def _stages(batch: Batch) -> dict[str, Tensor]:
 
 
 def _pictures(batch: Batch) -> dict[str, Any]:
-    """Return outputs, true images and blends at angles across the gap."""
+    """Return outputs, true images and blends at nine angles across the gap, edges included."""
     task = _task(batch)
-    shown = torch.linspace(*gap_edges(task), SHOWN, dtype=torch.float64)
+    shown = torch.linspace(*gap_edges(task), 9, dtype=torch.float64)
     values = first_digit(task, shown)
     images = {OUTPUT: batch.outputs(values)[0], TRUTH: task.render(values), BLEND: linear_blend(task, shown)}
     pictures: dict[str, Any] = {
@@ -204,9 +194,9 @@ def _pictures(batch: Batch) -> dict[str, Any]:
 
 
 def _components(batch: Batch) -> dict[str, Any]:
-    """Return principal components of the first network's stages at evenly spaced angles; the code is unchanged."""
+    """Return principal components of the first network's stages at up to 250 angles; the code is unchanged."""
     task = _task(batch)
-    chosen = torch.arange(0, task.angles, -(-task.angles // MOST_ANGLES))
+    chosen = torch.arange(0, task.angles, -(-task.angles // 250))
     points = task.grid.points[chosen].to(batch.device)
     stages = {
         name: stage[0].cpu().numpy() if stage.shape[-1] <= 2 else principal_scores(stage[0])
@@ -244,12 +234,11 @@ def gap_edges(task: RotationTask) -> tuple[float, float]:
     return inside.min().item() - step, inside.max().item() + step
 
 
-def middle_angles(task: RotationTask, margin: float = MARGIN) -> Float[Tensor, " angle"]:
-    """Return the held-out angles whose distance from the gap's edges is at least `margin` times its width."""
-    angles, (low, high) = gap_angles(task), gap_edges(task)
-    depth = (angles - low) / (high - low)
-    rounding = 1e-9
-    return angles[(depth >= margin - rounding) & (depth <= 1 - margin + rounding)]
+def in_middle(task: RotationTask, margin: float = MARGIN) -> Bool[Tensor, " angle"]:
+    """Return which held-out angles have a distance of at least `margin` times the gap's width from its edges."""
+    low, high = gap_edges(task)
+    depth = (gap_angles(task) - low) / (high - low)
+    return torch.minimum(depth, 1 - depth) >= margin - 1e-9  # rounding
 
 
 def first_digit(task: RotationTask, angles: Tensor) -> Tensor:
@@ -323,23 +312,18 @@ def _least_squares(
 # than the mean of ratios, gives little weight to angles at which the stage hardly changes.
 
 
-def path_roughness(
-    activations: Float[Tensor, "*member angle feature"], region: Bool[Tensor, " angle"]
-) -> Float[Tensor, "*member"]:
-    """Return the roughness of a closed path over evenly spaced angles, at angles in a region; NaN if it is constant."""
-    path = activations.double()
-    after, before = path.roll(-1, dims=-2), path.roll(1, dims=-2)
-    second, first = (after - 2 * path + before).norm(dim=-1), (after - before).norm(dim=-1) / 2
-    length = first[..., region].mean(dim=-1)
-    return second[..., region].mean(dim=-1) / torch.where(length > 0, length, torch.nan)
-
-
 def stage_roughness(
     activations: Float[Tensor, "*member angle feature"], inside: Bool[Tensor, " angle"]
 ) -> Float[Tensor, "*member"]:
-    """Return the roughness inside the gap over that outside; below 1 if straighter inside, above 1 if kinked there."""
-    outside = path_roughness(activations, ~inside)
-    return path_roughness(activations, inside) / torch.where(outside > 0, outside, torch.nan)
+    """Return the roughness inside the gap over that outside; below 1 if straighter inside, above 1 if kinked there.
+
+    It is NaN if the path is constant in either region, or straight outside.
+    """
+    path = activations.double()
+    after, before = path.roll(-1, dims=-2), path.roll(1, dims=-2)
+    second, first = (after - 2 * path + before).norm(dim=-1), (after - before).norm(dim=-1) / 2
+    within, outside = (second[..., part].mean(dim=-1) / first[..., part].mean(dim=-1) for part in (inside, ~inside))
+    return torch.where(outside > 0, within / outside, torch.nan)
 
 
 def principal_scores(activations: Float[Tensor, "angle feature"]) -> np.ndarray:
@@ -355,7 +339,7 @@ def principal_scores(activations: Float[Tensor, "angle feature"]) -> np.ndarray:
     count = max(2, int((left_out > NEGLIGIBLE * values.sum()).sum()) + 1)
     scores = vectors[:, :count] * values[:count].sqrt()
     extreme = scores.gather(0, scores.abs().argmax(dim=0, keepdim=True))
-    rounded = (scores * extreme.sign() / scores.abs().max().clamp(min=TINY)).half()
+    rounded = (scores * extreme.sign() / scores.abs().max().clamp(min=1e-30)).half()
     return np.asarray(rounded.float().cpu().numpy())
 
 
@@ -368,9 +352,9 @@ def otherwise_blended(data: Data) -> dict[str, Sample]:
     samples = {
         "inner angles": measured(own, "edges_less_truth_inner"),
         "whole gap, on truth and linear blend": measured(own, "blend_less_truth"),
-        **_many_digits(data, "edges_less_truth"),
+        MANY: _many_digits(data, "edges_less_truth"),
     }
-    if "controls" in data and FAILING in data["controls"]["arm"].values:
+    if "controls" in data:
         bumps = data["controls"].sel(arm=FAILING)
         count = min(bumps.sizes["seed"], own.sizes["seed"])
         pair = (part.isel(seed=slice(count)) for part in (bumps, own))
@@ -378,11 +362,11 @@ def otherwise_blended(data: Data) -> dict[str, Sample]:
     return samples
 
 
-def _many_digits(data: Data, statistic: str) -> dict[str, Sample]:
-    """Return a statistic of the networks trained on several digits, if there are any."""
+def _many_digits(data: Data, statistic: str) -> Sample:
+    """Return a statistic of the networks trained on several digits."""
     result = data["rotation"]
     names = {name: str(name).removeprefix("many_") for name in result.data_vars if str(name).startswith("many_")}
-    return {MANY: measured(result[list(names)].rename(names), statistic)} if names else {}
+    return measured(result[list(names)].rename(names), statistic)
 
 
 def _rougher_inside(networks: xarray.Dataset) -> xarray.DataArray:
@@ -407,7 +391,7 @@ CLAIMS = (
                 lambda data: {ONE: measured(data["rotation"], "mid_gap_error")},
                 alternatives=lambda data: {
                     "whole gap": measured(data["rotation"], "ood_over_blank"),
-                    **_many_digits(data, "mid_gap_error"),
+                    MANY: _many_digits(data, "mid_gap_error"),
                 },
             ),
         ),

@@ -16,18 +16,13 @@ from matplotlib import pyplot
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure, SubFigure
 
+from recombine.metrics.stages import INPUT
 from recombine.panels import HOLDOUT_COLOR, bare, divided, seed_count, styled
-from recombine.papers.forced_rendering.rotation import BLEND, INPUT, OUTPUT, TRUTH
+from recombine.papers.forced_rendering.rotation import BLEND, OUTPUT, TRUTH
 from recombine.reproduction.figures import FigureSpec
 
-CYCLE = "twilight"
-"""Cyclic colour map whose colours also differ in lightness."""
-BAND = (0.05, 0.95)
-"""Quantiles over seeds that bound the shaded band."""
 QUARTERS = (0, 90, 180, 270, 360)
 PICTURES = {OUTPUT: "(c) network", BLEND: "(d) linear blend", TRUTH: "truth"}
-NEIGHBOURS, FEWEST_NEIGHBOURS = 0.05, 15
-"""Size of UMAP's neighbourhood as a share of all angles, and its minimum."""
 UMAP, COMPONENTS = "UMAP", "PC"
 Embed = Callable[[np.ndarray], np.ndarray]
 
@@ -40,7 +35,7 @@ def embeddings() -> dict[str, Embed]:
         return {COMPONENTS: lambda scores: scores[:, :2]}
 
     def embed(scores: np.ndarray) -> np.ndarray:
-        neighbours = min(len(scores) - 1, max(FEWEST_NEIGHBOURS, round(NEIGHBOURS * len(scores))))
+        neighbours = min(len(scores) - 1, max(15, round(0.05 * len(scores))))  # 5 % of all angles, at least 15
         mapped = mapper(n_neighbors=neighbours, n_components=2, random_state=0, n_jobs=1)
         return np.asarray(mapped.fit_transform(scores))
 
@@ -61,23 +56,20 @@ def rotation_figure(result: xarray.Dataset) -> Figure:
 
 def _curves(part: SubFigure, result: xarray.Dataset) -> None:
     """Draw the error over angle, with the gap shaded up to the adjacent training angles."""
-    panels: dict[str, dict[str, Any]] = {"(a) one digit": {"error": None}}
-    if "many_error" in result:
-        digits = f"(e) {result.attrs['digits']} digits, a gap for one"
-        panels[digits] = {"many_error": "digit with the gap", "many_error_others": "other digits, mean"}
-    axes = part.subplots(1, len(panels), sharey=True, squeeze=False)[0]
+    many = {"many_error": "digit with the gap", "many_error_others": "other digits, mean"}
+    panels = {"(a) one digit": {"error": ""}, f"(e) {result.attrs['digits']} digits, a gap for one": many}
+    axes = part.subplots(1, 2, sharey=True)
     for ax, (title, labels) in zip(axes, panels.items(), strict=True):
         for name, color in zip(labels, ("C0", "C1"), strict=False):
             error = result[name].dropna("seed", how="all")
             dim = str(error.dims[1])
-            angle, (low, high) = error[dim].values, error.quantile(BAND, dim="seed").values
+            angle, (low, high) = error[dim].values, error.quantile((0.05, 0.95), dim="seed").values
             ax.fill_between(angle, low, high, color=color, alpha=0.25, linewidth=0)
-            ax.plot(angle, error.mean("seed").values, color=color, linewidth=1.4, label=labels[name])
+            ax.plot(angle, error.mean("seed").values, color=color, linewidth=1.4, label=labels[name] or None)
         inside, step = angle[result[dim.replace("angle", "gap")].values], angle[1] - angle[0]
         ax.axvspan(inside.min() - step, inside.max() + step, color=HOLDOUT_COLOR, alpha=0.14, linewidth=0)
         ax.set(title=title, xlabel="angle (degrees)", xlim=(0, 360), xticks=QUARTERS)
-        if len(labels) > 1:
-            ax.legend(loc="upper right")
+    axes[1].legend(loc="upper right")
     axes[0].set_ylim(bottom=0)  # set after drawing both panels, which share the axis
     axes[0].set_ylabel("MSE over that of blank")
 
@@ -109,7 +101,8 @@ def _path(ax: Axes, result: xarray.Dataset, places: np.ndarray) -> Any:
     x, y = places.T
     ax.scatter(x, y, s=16, color="0.55", linewidths=0, rasterized=True)
     ax.scatter(x[gap], y[gap], s=44, color=HOLDOUT_COLOR, linewidths=0, rasterized=True)
-    dots = ax.scatter(x, y, s=9, c=angle, cmap=CYCLE, vmin=0, vmax=360, linewidths=0, rasterized=True)
+    # "twilight" is cyclic, and its colours also differ in lightness
+    dots = ax.scatter(x, y, s=9, c=angle, cmap="twilight", vmin=0, vmax=360, linewidths=0, rasterized=True)
     ax.set_aspect("equal", adjustable="datalim")
     ax.margins(0.12)
     bare(ax)
@@ -131,8 +124,6 @@ def _pictures(part: SubFigure, result: xarray.Dataset) -> None:
 
 
 def rotation_caption(result: xarray.Dataset) -> str:
-    """Return the caption of the figure."""
-
     def mean(name: str) -> str:
         return f"{float(result[name].mean()):.2g}"
 
@@ -140,7 +131,7 @@ def rotation_caption(result: xarray.Dataset) -> str:
     after_input = result["stage"] != INPUT  # at the input the ratio is 1 by construction
     fastest = result["stage_speed"].sel(stage=after_input).max("stage")
     by = "UMAP and principal components" if UMAP in embeddings() else "principal components (UMAP is not installed)"
-    text = (
+    return (
         f"A digit rotated by every angle except those strictly between {shown[0]:.0f}° and {shown[-1]:.0f}° (shaded). "
         "(a) Error over angle, relative to a blank image, mean and 5–95 % range over "
         f"{seed_count(result['ood_over_blank'])}: {mean('ood_over_blank')} in the gap, {mean('mid_gap_error')} in its "
@@ -150,16 +141,12 @@ def rotation_caption(result: xarray.Dataset) -> str:
         "network and (d) linear blends of the true images at the gap's edges. Regressing outputs in the middle half of "
         f"the gap on the truth and the edges gives weights of {mean('truth_weight')} for the truth and "
         f"{mean('edges_weight')} for both edges together, which explain "
-        f"{100 * float(result['explained'].mean()):.0f} % of the outputs' square."
+        f"{100 * float(result['explained'].mean()):.0f} % of the outputs' square. "
+        f"(e) {result.attrs['digits']} digits, one of them with the gap, "
+        f"{seed_count(result['many_ood_over_blank'])}: error {mean('many_ood_over_blank')} in the gap, "
+        f"{mean('many_id_over_blank')} elsewhere; weights {mean('many_truth_weight')} for the truth and "
+        f"{mean('many_edges_weight')} for the edges."
     )
-    if "many_error" in result:
-        text += (
-            f" (e) {result.attrs['digits']} digits, one of them with the gap, "
-            f"{seed_count(result['many_ood_over_blank'])}: error {mean('many_ood_over_blank')} in the gap, "
-            f"{mean('many_id_over_blank')} elsewhere; weights {mean('many_truth_weight')} for the truth and "
-            f"{mean('many_edges_weight')} for the edges."
-        )
-    return text
 
 
 FIGURES = (FigureSpec("fig9", "A gap in rotation", ("rotation",), rotation_figure, rotation_caption),)

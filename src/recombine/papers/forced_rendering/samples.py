@@ -133,11 +133,7 @@ def majority(values: xarray.DataArray, networks: xarray.Dataset) -> Sample:
 
 @dataclass(frozen=True)
 class Majority(Share):
-    """A share of networks minus 0.5, with its Wilson interval.
-
-    >>> Majority.of([1, 1, 1, 0]).value
-    0.25
-    """
+    """A share of networks minus 0.5, with its Wilson interval."""
 
     @property
     def value(self) -> float:

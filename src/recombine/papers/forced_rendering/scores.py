@@ -1,8 +1,7 @@
 """Scores shared by several studies: the fit to the training examples, and errors inside the hold-out.
 
-A run's stored scores are over all kept (not held-out) and all held-out combinations. If a network is trained on few of
-the kept combinations, or on stripes alone, its error on all of them does not show whether it learnt. `training_fit`
-does, and `samples.learnt` uses it if it is in the Dataset.
+A network trained on few of the kept (not held-out) combinations, or on stripes alone, may have learnt its training set
+even if its stored scores, which are over all kept combinations, are poor. `training_fit` shows whether it did.
 
 Conventions: errors are relative to a blank image's, separately for bumps and stripes, and the larger of the two counts,
 because stripes are so much brighter that they would dominate a joint mean. Every distinct example counts once. Accuracy
@@ -71,24 +70,12 @@ DISTANCE_METRICS = ("distance_inside", "interior")
 
 
 def errors_by_distance(batch: Batch) -> dict[str, np.ndarray]:
-    """Return scores in the interior of the hold-out, `[member]`, and by distance from the kept region.
-
-    Scores are `mse`, `over_blank` and `accuracy`, prefixed with `interior_` (`[member]`) or `distance_` (`[member,
-    distance]`). A blank image's error is computed over the same combinations.
-    """
-    task = batch.task
-    distance = distance_inside(task.held_out, task.grid.shape)
-    inner = _means(batch, interior(task.held_out, task.grid.shape))
-    around = [_means(batch, distance == step) for step in range(1, int(distance.max()) + 1)]
-    return {
-        **{f"interior_{name}": values for name, values in inner.items()},
-        **{f"distance_{name}": np.stack([part[name] for part in around], axis=1) for name in inner},
-    }
-
-
-def _means(batch: Batch, region: Tensor) -> dict[str, np.ndarray]:
-    """Return scores over the grid points in a region."""
-    error, blank, hit = (
-        batch.stored(name)[:, region.numpy()].astype(float).mean(axis=1) for name in ("error", "blank", "hit")
-    )
-    return {"mse": error, "over_blank": error / blank, "accuracy": hit}
+    """Return scores in the interior of the hold-out (`interior_…`) and by distance from the kept region."""
+    held_out, shape = batch.task.held_out, batch.task.grid.shape
+    distance = distance_inside(held_out, shape)
+    regions = [interior(held_out, shape), *(distance == step for step in range(1, int(distance.max()) + 1))]
+    weights = np.stack([region.numpy() / region.sum().item() for region in regions], axis=1)
+    error, blank, hit = (batch.stored(name) @ weights for name in ("error", "blank", "hit"))
+    scores = {"mse": error, "over_blank": error / blank, "accuracy": hit}
+    inner = {f"interior_{name}": values[:, 0] for name, values in scores.items()}
+    return {**inner, **{f"distance_{name}": values[:, 1:] for name, values in scores.items()}}

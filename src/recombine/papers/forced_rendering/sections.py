@@ -1,7 +1,4 @@
-"""Sections of the report, in the order of the paper's argument.
-
-The texts explain what the figures show and how to read them; results are in the verdicts and captions.
-"""
+"""Sections of the report, which explain what the figures show; results are in the captions and verdicts."""
 
 from __future__ import annotations
 

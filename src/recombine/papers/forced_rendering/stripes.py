@@ -38,15 +38,11 @@ STRIPES_ONLY, STRIPES_AND_BUMPS = "stripes only", "stripes and bumps"
 """Arms (experimental conditions) of the tuning study, also shown in Fig. 4f."""
 TOLERANCE = 1
 """Number of pixels by which a band may lie outside the part of the image that its unit covers."""
-NEURONS = 8
-"""Number of first-stage neurons shown (Fig. 4e)."""
 SOME, MANY = 50, 100
 """Numbers of bumps added to the stripes: in Fig. 4d–e, and where outputs are proper bumps (Fig. 4b, 15)."""
 
 
 class StripeSettings(BumpPreset):
-    """Settings for the numbers of bumps."""
-
     bumps: Several = (0, 10, 50, 100, 200)
     """Numbers of bumps added to the stripes (Fig. 4b); all but 0 are also trained without stripes."""
     percents: Several = (1, 5, 20, 50)
@@ -54,15 +50,9 @@ class StripeSettings(BumpPreset):
 
     variants: ClassVar[Mapping[str, Any]] = {"quick": {"bumps": (0, 10, 30), "percents": (5,)}}
 
-    @property
-    def some_bumps(self) -> int:
-        """Number of bumps in `bumps` that is closest to the paper's 50."""
-        return min(self.bumps, key=lambda bumps: abs(bumps - SOME))
-
-    @property
-    def many_bumps(self) -> int:
-        """Number of bumps in `bumps` that is closest to the paper's 100."""
-        return min(self.bumps, key=lambda bumps: abs(bumps - MANY))
+    def closest(self, bumps: int) -> int:
+        """Return the number in `bumps` that is closest to the paper's."""
+        return min(self.bumps, key=lambda own: abs(own - bumps))
 
     def striped_spec(self, bumps: int, **task: Any) -> RunSpec:
         """Return a run on all stripes and this number of bumps."""
@@ -70,8 +60,6 @@ class StripeSettings(BumpPreset):
 
 
 class StripeStudy(Study[StripeSettings]):
-    """Study of stripes with few bumps, compared with bumps alone."""
-
     name: ClassVar[str] = "stripes"
     question: ClassVar[str] = "Do examples of single factors make a network compose?"
     settings: ClassVar[type[StripeSettings]] = StripeSettings
@@ -107,13 +95,13 @@ class StripeStudy(Study[StripeSettings]):
         dims = {**measuring.stage_dims(), "drawing": measuring.DRAWING}
         result = measuring.tabulate(trials, ("family", "bumps"), measured, dims)
         stripes = spec.task.render(spec.task.isolated_values())
-        maps = first_stage_maps(Batch([trials.pictured_run(WITH, preset.some_bumps)], trials.device))[0]
-        most_varying = maps[maps.var(dim=(-2, -1)).argsort(descending=True)[:NEURONS]]
+        maps = first_stage_maps(Batch([trials.pictured_run(WITH, preset.closest(SOME))], trials.device))[0]
+        most_varying = maps[maps.var(dim=(-2, -1)).argsort(descending=True)[:8]]  # shown in Fig. 4e
         return measuring.with_positions(result, spec, "log_volume").drop_vars("mean_log_volume").assign(
             activation=(("neuron", "y", "x"), most_varying.cpu().numpy().astype(np.float32)),
             stripe_image=(("stripe", "row", "column"), stripes.numpy().astype(np.float32)),
         ).assign_attrs(measuring.base_attributes(
-            trials, size=preset.size, shown=preset.some_bumps, many=preset.many_bumps, full=preset.samples,
+            trials, size=preset.size, shown=preset.closest(SOME), many=preset.closest(MANY), full=preset.samples,
             added=list(preset.bumps), percents=list(preset.percents),
         ))  # fmt: skip
 
@@ -282,7 +270,6 @@ def neuron_row(axes: np.ndarray, tuning: xarray.Dataset, maps: xarray.DataArray)
 
 
 def stripes_caption(result: xarray.Dataset, threshold: xarray.Dataset, _: xarray.Dataset) -> str:
-    """Return the caption of Fig. 4."""
     added, scores = listed_attribute(result, "added"), result.mean("seed")
 
     def score(name: str, bumps: int, family: str = WITH) -> float:
@@ -308,7 +295,7 @@ def stripes_caption(result: xarray.Dataset, threshold: xarray.Dataset, _: xarray
         f"(a) Two of {result.sizes['stripe']} stripes. (b) The first seed's outputs at two held-out places after "
         "training on all stripes and some bumps. In the held-out box, over "
         f"{panels.seed_count(result['ood_mse'].sel(family=WITH))}: "
-        f"{with_stripes}{f'; the same number without stripes: {alone}' if alone else ''}. Contributions of the two "
+        f"{with_stripes}; the same number without stripes: {alone}. Contributions of the two "
         f"stripes and of a bump at their crossing to held-out outputs, by number of bumps: {shares}. (c) Smallest "
         f"training set that puts {100 * threshold.attrs['target']:.0f} % of bumps in place, with "
         f"{100 * threshold.attrs['confidence']:.0f} % intervals (unbounded ones run off the panel). (d) log10 of the "
@@ -350,7 +337,6 @@ def _percent_arms(result: xarray.Dataset) -> list[tuple[str, int]]:
 
 
 def percents_caption(result: xarray.Dataset) -> str:
-    """Return the caption of Fig. 7."""
     arms = _percent_arms(result)
     over = panels.of_shared_seeds(*(result["ood_over_blank"].sel(family=family, bumps=bumps) for family, bumps in arms))
     errors = ", ".join(f"{bumps} %: {own.mean().item():.2f}" for (_, bumps), own in zip(arms, over, strict=True))

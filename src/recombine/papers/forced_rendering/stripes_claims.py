@@ -24,15 +24,13 @@ from recombine.reproduction.tables import first_hidden, listed_attribute
 
 FEW_PERCENT = 5
 """Largest percentage of bumps at which the paper claims that stripes help."""
+CONTROLS = {f"failing less {other}": (samples.FAILING, other) for other in (samples.WHOLE, samples.UNTRAINED)}
 Comparison = Callable[[xarray.Dataset, int], Sample]
 """Function that returns a sample from the study's Dataset for a number of bumps added to the stripes."""
 
 
 def _by_bumps(compare: Comparison, chosen: Callable[[int, Mapping[str, Any]], bool]) -> Samples:
-    """Return one case for each number of bumps for which `chosen` is true, given the Dataset's attributes.
-
-    In the paper's settings, the attributes `shown` and `many` are 50 and 100 bumps.
-    """
+    """Return one case per number of bumps that `chosen` accepts; the attributes have `shown` (50) and `many` (100)."""
 
     def cases(data: Data) -> dict[str, Sample]:
         result = data["stripes"]
@@ -77,8 +75,7 @@ def other_additive(data: Data) -> dict[str, Sample]:
 def other_gains(data: Data) -> dict[str, Sample]:
     """Return gains for other numbers of bumps, gains over all training bumps, and the change of shares.
 
-    The shares of stripes and bump (`stripes.conjunctions`) add up to 1, so one falls by as much as the other rises. The
-    same bound of 0.5 applies to the change of shares as to the gain in accuracy.
+    The shares of stripes and bump (`stripes.conjunctions`) add up to 1, so one falls by as much as the other rises.
     """
     result = data["stripes"]
     many, added = int(result.attrs["many"]), listed_attribute(result, "added")
@@ -172,14 +169,7 @@ CLAIMS = (
                 ),
                 _by_bumps(_excess, lambda n, about: n == about["shown"]),
                 other_excess,
-                lambda data: samples.controlled(
-                    data,
-                    spread_excess,
-                    {
-                        "failing less whole grid": (samples.FAILING, samples.WHOLE),
-                        "failing less untrained": (samples.FAILING, samples.UNTRAINED),
-                    },
-                ),
+                partial(samples.controlled, statistic=spread_excess, pairs=CONTROLS),
             ),
         ),
         beside=("controls",),

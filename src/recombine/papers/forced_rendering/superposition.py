@@ -41,11 +41,6 @@ SHOWN_THRESHOLD = 0.1
 """Threshold in figures. The scripts' threshold leaves one pixel of a bump and nothing of most held-out outputs."""
 
 
-def of_depth(depth: int) -> str:
-    """Return the name of the CNN of this depth."""
-    return f"CNN of depth {depth}"
-
-
 def overlap(threshold: float) -> str:
     """Return the name of the pixel overlap at a threshold."""
     return f"overlap above {threshold:g}"
@@ -65,8 +60,6 @@ KERNELS = {
 """Kernels shown in figures, and their titles."""
 OUTPUT, SUM, X_ALONE, Y_ALONE, TRUTH = PANELS = ("answer", "superposition", "x alone", "y alone", "truth")
 """Images of Fig. 1d, by their names in the Dataset."""
-MATRIX_SIDE = 16
-"""Gram matrices of grids with a longer side than this use every second value along each axis."""
 
 SUPERPOSITION_METRICS = (
     "averaged_prediction", "block_contrast", "gram_matrix", "interior", "kernel_families", "nonnegative_superposition",
@@ -154,7 +147,7 @@ class SuperpositionStudy(Study[Settings]):
     def arms(self, preset: Settings) -> list[Arm]:
         arms = [Arm((code, CNN_ARM), preset.spec(encoding=code), extra=code not in CODES) for code in ALL_CODES]
         for depth in preset.superposition_depths:
-            arms.append(Arm(("bump", of_depth(depth)), preset.spec(decoder=preset.cnn(depth)), extra=True))
+            arms.append(Arm(("bump", f"CNN of depth {depth}"), preset.spec(decoder=preset.cnn(depth)), extra=True))
         arms.append(Arm(("bump", MLP_ARM), preset.mlp_spec("bump", preset.mlp_depths[0]), extra=True))
         return arms + [Arm((code, DARK), preset.spec(encoding=code, polarity="dark"), extra=True) for code in CODES]
 
@@ -199,8 +192,11 @@ def _pictured(batch: Batch) -> dict[str, Any]:
 
 
 def _matrix_order(task: Task) -> tuple[Tensor, int]:
-    """Return the grid points of a Gram matrix, kept (not held-out) ones first, and the number of kept ones."""
-    step = 2 if max(task.grid.shape) > MATRIX_SIDE else 1
+    """Return the grid points of a Gram matrix, kept (not held-out) ones first, and the number of kept ones.
+
+    Large grids use every second value along each axis.
+    """
+    step = 2 if max(task.grid.shape) > 16 else 1
     chosen = (task.grid.indices % step == 0).all(dim=1)
     kept, held = (torch.nonzero(chosen & region).flatten() for region in (~task.held_out, task.held_out))
     return torch.cat([kept, held]), len(kept)

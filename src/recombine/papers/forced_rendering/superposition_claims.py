@@ -10,7 +10,6 @@ from functools import partial
 import numpy as np
 import xarray
 from matplotlib import pyplot
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure, SubFigure
 
 from recombine.panels import COLORS, HOLDOUT_COLOR, band, bare, divided, drawn_image, seed_count, styled
@@ -18,20 +17,14 @@ from recombine.papers.forced_rendering import samples
 from recombine.papers.forced_rendering import superposition as measures
 from recombine.papers.forced_rendering.presets import CODES
 from recombine.papers.forced_rendering.samples import Statistic, measured_by
-from recombine.papers.forced_rendering.superposition import (
-    CNN_ARM,
-    COSINE,
-    KERNELS,
-    SHOWN_THRESHOLD,
-    overlap,
-    superposed,
-)
+from recombine.papers.forced_rendering.superposition import CNN_ARM, COSINE, SHOWN_THRESHOLD, overlap, superposed
 from recombine.reproduction.claims import Claim, Data, Sample, Statement
 from recombine.reproduction.criteria import above, effect
 from recombine.reproduction.figures import FigureSpec
 
 SUPERPOSED = 0.2
 """Smallest relevant difference in variance explained."""
+RIVALS = ("product", "radial")
 SHIFT_LEVEL = 0.05
 """Largest share of shifted kernels that may fit as well as the OR kernel."""
 
@@ -78,7 +71,7 @@ def over_rival(networks: xarray.Dataset, rival: str, similarity: str = COSINE) -
 
 def over_rivals(networks: xarray.Dataset, similarity: str = COSINE) -> xarray.DataArray:
     """Return the correlation of the OR kernel minus that of the product or radial kernel, whichever is higher."""
-    product, radial = (over_rival(networks, rival, similarity) for rival in ("product", "radial"))
+    product, radial = (over_rival(networks, rival, similarity) for rival in RIVALS)
     return product.where(product < radial, radial)
 
 
@@ -134,7 +127,7 @@ CLAIMS = (
                     **{f"bump, {name}": _of(data, over_rivals, similarity=name) for name in measures.SIMILARITIES[1:]},
                     **{
                         f"bump, less the {rival} kernel alone": _of(data, partial(over_rival, rival=rival))
-                        for rival in ("product", "radial")
+                        for rival in RIVALS
                     },
                     "rate": _of(data, binary_kernel, "rate"),
                 },
@@ -203,14 +196,11 @@ def superposition_row(figure: SubFigure, result: xarray.Dataset) -> None:
         ax.set_xlabel("kept")
         ax.set_title(title, loc="left", fontsize=8)
     axes[0].set_ylabel("held out")
-    _threshold_sweep(axes[3], result.sel(encoding="bump", decoder=CNN_ARM))
-
-
-def _threshold_sweep(ax: Axes, networks: xarray.Dataset) -> None:
+    ax, networks = axes[3], result.sel(encoding="bump", decoder=CNN_ARM)
     thresholds = xarray.DataArray(list(measures.THRESHOLDS), dims="threshold", name="threshold")
-    for rival, color in zip(("product", "radial"), COLORS, strict=False):
-        values = [over_rival(networks, rival, overlap(threshold)) for threshold in measures.THRESHOLDS]
-        band(ax, xarray.concat(values, thresholds), f"less {rival}", color, markersize=2.5)
+    for rival, color in zip(RIVALS, COLORS, strict=False):
+        margins = [over_rival(networks, rival, overlap(threshold)) for threshold in measures.THRESHOLDS]
+        band(ax, xarray.concat(margins, thresholds), f"less {rival}", color, markersize=2.5)
     ax.axhline(0, color="0.7", linewidth=0.8)
     ax.set_xlabel("threshold", fontsize=7)
     ax.set_title("OR's correlation", loc="left", fontsize=8)
@@ -224,7 +214,7 @@ def superposition_words(result: xarray.Dataset) -> str:
         f"{100 * networks[name].mean().item():.0f} %" for name in ("matched", "mismatched", "truth")
     )
     shown, cosine = (
-        " and ".join(f"{over_rival(networks, rival, name).mean().item():.2f}" for rival in ("product", "radial"))
+        " and ".join(f"{over_rival(networks, rival, name).mean().item():.2f}" for rival in RIVALS)
         for name in (overlap(SHOWN_THRESHOLD), COSINE)
     )
     return (
@@ -245,7 +235,7 @@ def kernels_figure(result: xarray.Dataset) -> Figure:
     with styled():
         figure, axes = pyplot.subplots(2, 3, figsize=(7.6, 5.2), layout="constrained")
         for row, code in zip(axes, CODES, strict=True):
-            for ax, kernel in zip(row, KERNELS, strict=True):
+            for ax, kernel in zip(row, measures.KERNELS, strict=True):
                 values = result["gram"].sel(encoding=code, kernel=kernel).values
                 off_diagonal = values[~np.eye(len(values), dtype=bool)]
                 top = float(np.percentile(off_diagonal, 99.8)) or float(values.max()) or 1.0
@@ -255,7 +245,7 @@ def kernels_figure(result: xarray.Dataset) -> Figure:
                 bare(ax)
                 figure.colorbar(image, ax=ax, shrink=0.8)
             row[0].set_ylabel(f"{code} code\nkept, then held out")
-        for ax, title in zip(axes[0], KERNELS.values(), strict=True):
+        for ax, title in zip(axes[0], measures.KERNELS.values(), strict=True):
             ax.set_title(title)
     return figure
 
@@ -265,7 +255,7 @@ def kernels_caption(result: xarray.Dataset) -> str:
     words = []
     for kernel, name in (("cosine", COSINE), ("l2", measures.DISTANCE), ("overlap", overlap(SHOWN_THRESHOLD))):
         bump, rate = (contrast(networks.sel(encoding=code), name).mean().item() for code in CODES)
-        words.append(f"{KERNELS[kernel]} {bump:.2f} against {rate:.2f}")
+        words.append(f"{measures.KERNELS[kernel]} {bump:.2f} against {rate:.2f}")
     return (
         "Matrices over the grid for the first seed's outputs, kept combinations before held-out ones (dashed). Block "
         "contrast between held-out and kept outputs (similarity of pairs that share x or y minus that of pairs that "

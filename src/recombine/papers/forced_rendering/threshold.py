@@ -2,16 +2,11 @@
 
 The threshold is the smallest training set with which networks reach 90 % coordinate accuracy. Its exponent is the
 least-squares slope of ln threshold against ln N. The paper claims N³ with bumps alone, and N with all 2N stripes and
-few or no bumps. Claim C11 in docs/reproduction.md has the protocols and the verdict.
+few or no bumps. docs/reproduction.md (C11) has the protocols, and says which exponents are tested and why.
 
 Bumps are drawn independently, and repeated draws count separately. Accuracy is evaluated at integer positions, over the
 whole grid if bumps are drawn from all of it, and otherwise in the held-out box. With stripes, a training set has 2N + n
 examples for n ≥ 0 bumps; if stripes alone suffice, the threshold is exactly 2N.
-
-The exponent is judged on the paper's network with bumps over the whole grid. Taken literally, the paper's bumps lie
-outside the hold-out and 90 % must be reached inside it, for which there may be no threshold. The second statement tests
-whether more than half of the networks reach it with the largest affordable set. The exponent with stripes is not
-tested, because it is 1 by construction if the 2N stripes suffice without bumps.
 """
 
 from __future__ import annotations
@@ -44,13 +39,9 @@ RECORDED = ("steps", "epochs", "width", "depth", "small_width", "small_depth", "
 """Settings, without their prefix, that are stored as attributes of the Dataset."""
 MOST = 1024
 """Largest number of training examples on which a network is scored."""
-CHUNK = 256
-"""Examples per forward pass."""
 
 
 class ThresholdStudy(Study[Settings]):
-    """Study of the smallest training set for 90 % accuracy against N, under several protocols."""
-
     name: ClassVar[str] = "threshold"
     question: ClassVar[str] = "How does the amount of data needed for 90 % accuracy grow with image size?"
     settings: ClassVar[type[Settings]] = Settings
@@ -89,17 +80,13 @@ class ThresholdStudy(Study[Settings]):
         runs = {run.key: run for _, own in trials.items() for run in own if run.status == DONE}
         scores = {key: training_scores(run, trials.device) for key, run in runs.items()}
         rows = [measured(cell, trials, scores, np.random.default_rng(number)) for number, cell in enumerate(cells)]
-        coords: dict[str, list[Any]] = {
-            "protocol": list(dict.fromkeys(str(cell.protocol) for cell in cells)),
-            "family": list(FAMILIES),
-            "size": list(dict.fromkeys(cell.size for cell in cells)),
-        }
+        labels = zip(*(cell.labels for cell in cells), strict=True)
+        coords = {name: list(dict.fromkeys(own)) for name, own in zip((*DIMS, "size"), labels, strict=True)}
         shape = tuple(len(values) for values in coords.values())
-        inner = {"draws": ("resample",), **dict.fromkeys((*PER_NETWORK, "learnt"), ("network",))}
-        variables = {}
-        for name in rows[0]:
-            table = np.array([row[name] for row in rows])
-            variables[name] = ((*coords, *inner.get(name, ())), table.reshape(*shape, *table.shape[1:]))
+        variables = {
+            name: ((*coords, *own.dims[1:]), own.values.reshape(*shape, *own.shape[1:]))
+            for name, own in xarray.concat(rows, "cell").items()
+        }
         result = with_exponents(xarray.Dataset(variables, coords))
         recorded = {name: getattr(preset, f"threshold_{name}") for name in RECORDED}
         return result.drop_vars("draws").assign_attrs(
@@ -109,7 +96,7 @@ class ThresholdStudy(Study[Settings]):
 
 def measured(
     cell: Cell, trials: Trials[Settings], scores: Mapping[str, Mapping[str, float]], generator: np.random.Generator
-) -> dict[str, Any]:
+) -> xarray.Dataset:
     """Return the scores of a cell's networks, padded to the largest cell, and the threshold for those that learnt."""
     rows, runs = [], trials[cell.labels]
     for run in runs:
@@ -124,12 +111,11 @@ def measured(
     points = design.Points(*(table[name].values[counted].astype(float) for name in design.Points._fields))
     fit = cell.threshold(points, generator, trials.device)
     padded = table.assign(learnt=("network", counted)).astype(float).pad(network=(0, trials.seeds - len(runs)))
-    return {
-        **{str(name): own.values for name, own in padded.items()},
-        "networks": int(counted.sum()), "trained": len(runs), "largest": cell.largest,
-        "outcome": fit.outcome, "threshold": fit.value, "threshold_low": fit.low, "threshold_high": fit.high,
-        "draws": fit.draws, "top": fit.top, "slope": fit.slope, "mid": fit.mid, "unreached": fit.unreached,
-    }  # fmt: skip
+    return padded.assign(
+        networks=int(counted.sum()), trained=len(runs), largest=cell.largest, draws=("resample", fit.draws),
+        outcome=fit.outcome, threshold=fit.value, threshold_low=fit.low, threshold_high=fit.high,
+        top=fit.top, slope=fit.slope, mid=fit.mid, unreached=fit.unreached,
+    )  # fmt: skip
 
 
 @torch.no_grad()
@@ -144,7 +130,7 @@ def training_scores(run: Run, device: torch.device) -> dict[str, float]:
     if len(values) > MOST:
         values = values[torch.linspace(0, len(values) - 1, MOST).long()]
     module, examples = run.module().to(device), task.examples(values)
-    outputs = torch.cat([module(part.to(device)).float() for part in examples.inputs.split(CHUNK)])
+    outputs = torch.cat([module(part.to(device)).float() for part in examples.inputs.split(256)])
     targets, values = examples.targets.to(device), values.to(device)
     errors, blank = squared_error(outputs, targets), squared_error(task.blank.to(device).expand_as(targets), targets)
     is_bump = ~values.isnan().any(dim=1)
@@ -169,17 +155,11 @@ STUDY = ThresholdStudy()
 FEWEST_SIZES = 3
 """Fewest sizes to which an exponent or a parabola is fitted."""
 DIMS = ("protocol", "family")
-DECIMALS = 3
-"""Decimals of stored resamples; these are rounded and sorted so that they compress well."""
 EXPONENT, LOCAL, CURVATURE = "exponent", "local_exponent", "curvature"
 
 
 def slopes(sizes: ArrayLike, thresholds: ArrayLike) -> dict[str, NDArray[np.float64]]:
-    """Return exponent, local exponent and curvature along the last axis of thresholds; NaN with too few sizes.
-
-    >>> slopes([20, 28, 36], [20**3, 28**3, 36**3])["exponent"].round(6).item()
-    3.0
-    """
+    """Return exponent, local exponent and curvature along the last axis of thresholds; NaN with too few sizes."""
     with np.errstate(divide="ignore"):
         logs, values = (np.log(np.asarray(part, dtype=float)) for part in (sizes, thresholds))
     if len(logs) < FEWEST_SIZES:
@@ -203,7 +183,8 @@ def with_exponents(result: xarray.Dataset) -> xarray.Dataset:
     for name, own in slopes(sizes, result["threshold"].transpose(*DIMS, "size").values).items():
         variables[name] = (DIMS, np.where(known, own.round(9), np.nan))  # rounded so that 2N gives exactly 1
         if name != CURVATURE:
-            ordered = np.sort(np.where(known[..., None], draws[name], np.nan), axis=-1).round(DECIMALS)
+            # Resamples are sorted and rounded so that they compress well.
+            ordered = np.sort(np.where(known[..., None], draws[name], np.nan), axis=-1).round(3)
             variables[f"{name}_draws"] = ((*DIMS, "resample"), ordered.astype(np.float32))
     return result.assign(variables)
 
@@ -217,11 +198,8 @@ def _reason(cells: xarray.Dataset) -> str:
 
 
 def estimated_exponent(cells: xarray.Dataset, name: str = EXPONENT) -> Resampled:
-    """Return the exponent (or `LOCAL` exponent) of a protocol and family; unbounded interval if there is none.
-
-    The number of networks is the smallest number that learnt at any size.
-    """
-    networks = int(cells["networks"].min())
+    """Return the exponent (or `LOCAL` exponent) of a protocol and family; unbounded interval if there is none."""
+    networks = int(cells["networks"].min())  # that learnt at the size where the fewest did
     if not np.isfinite(cells[name].item()):
         return Resampled(np.nan, (-np.inf, np.inf), networks)
     draws = cells[f"{name}_draws"].values.astype(float)
@@ -239,9 +217,9 @@ REACHED = 0.5
 CURVED = "growth at the largest N, by a parabola"
 
 
-def _bumps_alone(data: Data, protocol: object) -> xarray.Dataset:
+def _bumps_alone(data: Data, protocol: str) -> xarray.Dataset:
     """Return the results of a protocol with bumps alone."""
-    return data["threshold"].sel(protocol=str(protocol), family=BUMPS)
+    return data["threshold"].sel(protocol=protocol, family=BUMPS)
 
 
 def other_exponents(data: Data) -> dict[str, Sample]:
@@ -256,7 +234,7 @@ def other_reached(data: Data) -> dict[str, Sample]:
     """Return results for the paper's network at each N, and for the small network under each protocol."""
     samples: dict[str, Sample] = {}
     for name in data["threshold"]["protocol"].values:
-        if name == str(LITERAL):
+        if name == LITERAL:
             cells = _bumps_alone(data, name)
             samples |= {f"N = {size}": _reached(cells.sel(size=[size])) for size in cells["size"].values}
         elif name.startswith("kept/"):
@@ -295,14 +273,14 @@ CLAIMS = (
         statements=(
             Statement(
                 above("exponent of N, bumps alone", CUBIC),
-                lambda data: {design.spelt(str(PRIMARY)): _exponent(_bumps_alone(data, PRIMARY))},
+                lambda data: {design.spelt(PRIMARY): _exponent(_bumps_alone(data, PRIMARY))},
                 other_exponents,
             ),
             Statement(
                 above("share of networks that reach 90 % in the held-out box with the most bumps outside it", REACHED),
                 lambda data: (
-                    {design.spelt(str(LITERAL)): _reached(_bumps_alone(data, LITERAL))}
-                    if str(LITERAL) in data["threshold"]["protocol"].values
+                    {design.spelt(LITERAL): _reached(_bumps_alone(data, LITERAL))}
+                    if LITERAL in data["threshold"]["protocol"].values
                     else {}
                 ),
                 other_reached,

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import comb
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -48,12 +48,9 @@ STEPS = 20
 """Number of damped steps after the grid search."""
 DAMPING, LESS, MORE = 1e-2, 0.2, 8.0
 """Initial damping, and the factors applied after a step that reduced the loss and after one that did not."""
-TOGETHER = 1 << 13
-"""Number of resamples fitted at a time, to limit memory."""
 
 
-@dataclass(frozen=True)
-class Curves:
+class Curves(NamedTuple):
     """Parameters of fitted curves, as arrays of equal length."""
 
     top: Floats
@@ -119,12 +116,11 @@ def threshold(
     largest: float,
     floor: float = 0.0,
     resamples: int = 2000,
-    confidence: float = 0.95,
     device: torch.device = CPU,
 ) -> Threshold:
     """Return where the curve fitted to the networks crosses the target, with a bootstrap interval."""
     curve, lowest, furthest = fitted(examples, accuracy), np.min(examples) / EXTRAPOLATED, EXTRAPOLATED * largest
-    shape = {name: float(getattr(curve, name)[0]) for name in ("top", "slope", "mid")}
+    shape = {name: float(own[0]) for name, own in curve._asdict().items()}
     value = max(floor, float(curve.crossing(target)[0]))
     if not lowest <= value <= largest:
         outcome: Outcome = "not reached" if value > largest else "always reached"
@@ -134,11 +130,10 @@ def threshold(
     where: NDArray[np.intp] = np.arange(resamples)
     if comb(2 * networks - 1, networks) < resamples:  # with so few networks, most resamples are the same
         counts, where = np.unique(counts, axis=0, return_inverse=True)
-    chunks = (counts[k : k + TOGETHER].astype(float) for k in range(0, len(counts), TOGETHER))
-    crossings = [fitted(examples, accuracy, weights, device).crossing(target) for weights in chunks]
-    draws = np.maximum(floor, np.concatenate(crossings)[where.ravel()])
+    crossings = fitted(examples, accuracy, counts.astype(float), device).crossing(target)
+    draws = np.maximum(floor, crossings[where.ravel()])
     draws = np.where(draws > furthest, np.inf, np.where(draws < lowest, 0.0, draws))
-    limits = Resampled(value, tuple(draws.tolist()), networks).interval(confidence)
+    limits = Resampled(value, tuple(draws.tolist()), networks).interval()
     unreached = float(np.isinf(draws).mean())
     return Threshold("fitted", draws, value, limits.low, limits.high, unreached=unreached, **shape)
 

@@ -6,8 +6,7 @@ target, a second round is spread evenly within a factor of `SPREAD` around the c
 bumps lie outside the hold-out, further networks are trained on the largest affordable set to decide whether the target
 is reached. For the small network, which is an alternative to the paper's, half as many networks are trained.
 
-The design depends only on accuracies. Networks that did not learn their training set are excluded when the threshold
-is fitted.
+The design depends only on accuracies; networks that did not learn their training set are excluded only from the fit.
 """
 
 from __future__ import annotations
@@ -23,10 +22,9 @@ import torch
 from pydantic import Field
 
 from recombine.decoders import CNN
-from recombine.errors import InvalidValue
 from recombine.papers.forced_rendering.presets import WithLearningRate
 from recombine.papers.forced_rendering.threshold_curves import Threshold, fitted, threshold
-from recombine.reproduction.intervals import CONFIDENCE, TrimmedMean
+from recombine.reproduction.intervals import TrimmedMean
 from recombine.reproduction.preset import Count, Several
 from recombine.reproduction.study import DONE
 from recombine.specs import Recipe, RunSpec
@@ -37,40 +35,22 @@ TARGET = 0.9
 """Accuracy to be reached."""
 BUMPS, STRIPES = FAMILIES = ("bumps", "stripes")
 """Families of training sets: bumps alone, and all stripes with or without bumps."""
-NEAR = 0.8
-"""There is a second round if a network of the first round reaches this accuracy."""
 SPREAD = 2.25
 """The second round covers sizes within this factor of the estimated threshold."""
-DENSEST = 4
-"""Largest number of bumps, in multiples of N²."""
 MOST_STEPS = 3000
 """Largest number of steps with fixed epochs; training sets that need more are not affordable."""
 RESAMPLES = 20_000
 FEWEST = 3
 """Fewest networks for fitting a curve or taking a mean."""
-GOLDEN = (5**0.5 - 1) / 2
-"""Multiples of the golden ratio modulo 1 are evenly spread for any number of them."""
 
 
-class Protocol(NamedTuple):
-    """Choices that the paper leaves open, and the network that is trained."""
-
-    region: str
-    centers: str
-    budget: str
-    network: str
-
-    def __str__(self) -> str:
-        return "/".join(self)
-
-
-PRIMARY = Protocol("whole", "integer", "steps", "paper")
+PRIMARY = "whole/integer/steps/paper"
 """Protocol on which the exponent is judged, with bumps over the whole grid."""
-LITERAL = Protocol("kept", "integer", "steps", "paper")
+LITERAL = "kept/integer/steps/paper"
 """Protocol that takes the paper's text literally, with bumps outside the hold-out and accuracy inside."""
-CHOICES = product(("whole", "kept"), ("integer", "real"), ("steps", "epochs"))
-PROTOCOLS = (PRIMARY, LITERAL, *(Protocol(*choices, "small") for choices in CHOICES))
-"""The paper's network under two protocols, then a small network under all eight."""
+CHOICES = product(("whole", "kept"), ("integer", "real"), ("steps", "epochs"), ("small",))
+PROTOCOLS = (PRIMARY, LITERAL, *map("/".join, CHOICES))
+"""Region, centres, budget and network: the paper's network under two protocols, then a small one under all eight."""
 SPELT = {
     "whole": "whole grid", "kept": "kept only", "integer": "integer", "real": "real", "steps": "fixed steps",
     "epochs": "fixed epochs", "paper": "paper's network", "small": "small network",
@@ -83,13 +63,11 @@ def spelt(protocol: str) -> str:
     >>> spelt("whole/integer/steps/paper")
     "paper's network: whole grid, integer, fixed steps"
     """
-    *choices, network = str(protocol).split("/")
+    *choices, network = protocol.split("/")
     return f"{SPELT[network]}: {', '.join(SPELT[choice] for choice in choices)}"
 
 
 class Settings(WithLearningRate):
-    """Settings for sizes, protocols and numbers of networks."""
-
     threshold_sizes: Several = (20, 28, 36, 44, 52)
     """Image sizes N of the data-threshold study."""
     threshold_width: Count = 64
@@ -104,7 +82,7 @@ class Settings(WithLearningRate):
     """Depth of the small network."""
     threshold_small_steps: Count = 1000
     """Optimiser steps of the small network under the fixed-steps protocols."""
-    threshold_epochs: Count = 25
+    threshold_epochs: Annotated[int, Field(ge=1, le=MOST_STEPS // 6)] = 25
     """Epochs under the fixed-epochs protocols."""
     threshold_protocols: Annotated[int, Field(ge=1, le=len(PROTOCOLS))] = len(PROTOCOLS)
     """Number of protocols to run; the first two use the paper's network."""
@@ -139,14 +117,14 @@ class Cell:
     """A threshold to be found."""
 
     preset: Settings
-    protocol: Protocol
+    protocol: str
     family: str
     size: int
 
     @property
     def labels(self) -> tuple[str, str, int]:
         """Labels of the cell in the Dataset."""
-        return str(self.protocol), self.family, self.size
+        return self.protocol, self.family, self.size
 
     @property
     def stripes(self) -> int:
@@ -157,19 +135,17 @@ class Cell:
     def recipe(self) -> Recipe:
         """Training recipe of the cell's networks."""
         preset = self.preset
-        if self.protocol.budget == "epochs":
+        if "epochs" in self.protocol:
             return preset.recipe(epochs=preset.threshold_epochs, lr=preset.lr)
-        steps = preset.threshold_steps if self.protocol.network == "paper" else preset.threshold_small_steps
+        steps = preset.threshold_steps if "paper" in self.protocol else preset.threshold_small_steps
         return preset.recipe(steps=steps, lr=preset.lr)
 
     @property
     def most_bumps(self) -> int:
         """Largest affordable number of bumps."""
-        bumps = DENSEST * self.size**2
-        if self.protocol.budget == "epochs":
-            bumps = min(bumps, self.recipe.batch * (MOST_STEPS // (self.recipe.epochs or 1)) - self.stripes)
-        if bumps < self.size:
-            raise InvalidValue("threshold_epochs", self.preset.threshold_epochs, f"small enough for {MOST_STEPS} steps")
+        bumps = 4 * self.size**2
+        if "epochs" in self.protocol:
+            bumps = min(bumps, self.recipe.batch * (MOST_STEPS // self.preset.threshold_epochs) - self.stripes)
         return bumps
 
     @property
@@ -179,7 +155,7 @@ class Cell:
 
     def accuracy(self, run: Run) -> float:
         """Return the accuracy to which the target applies under this protocol."""
-        return whole_accuracy(run) if self.protocol.region == "whole" else run.scores["ood_accuracy"]
+        return whole_accuracy(run) if "whole" in self.protocol else run.scores["ood_accuracy"]
 
     def points(self, runs: Sequence[Run]) -> Points:
         """Return training-set sizes and accuracies of the runs that did not diverge."""
@@ -204,7 +180,7 @@ class Cell:
 
     def _fewer(self, networks: int) -> int:
         """Return half of a number of networks for the small network, all for the paper's."""
-        return networks if self.protocol.network == "paper" else networks // 2
+        return networks if "paper" in self.protocol else networks // 2
 
     def _alone(self, points: Points) -> Sequence[int]:
         count = max(FEWEST, self._fewer(self.preset.threshold_alone)) if self.family == STRIPES else 0
@@ -215,16 +191,18 @@ class Cell:
             return []
         count = max(FEWEST, self.preset.threshold_first // (2 if self.family == STRIPES else 1))
         spread = np.unique(np.geomspace(max(1, self.size / 2), self.most_bumps, count).round().astype(int))
-        literal = self.protocol.region == "kept" and self.family == BUMPS
+        literal = "kept" in self.protocol and self.family == BUMPS
         return [*spread, *[self.most_bumps] * (self._fewer(self.preset.threshold_largest) if literal else 0)]
 
     def _rest(self, points: Points) -> Sequence[int]:
-        if self.suffices(points) or len(points.accuracy) < FEWEST or points.accuracy.max() < NEAR:
+        # no second round if the first one came nowhere near the target
+        if self.suffices(points) or len(points.accuracy) < FEWEST or points.accuracy.max() < 0.8:
             return []
         guess = min(float(fitted(*points).crossing(TARGET)[0]), self.largest)
         low, high = max(self.stripes + 1, guess / SPREAD), min(self.largest, max(guess, self.stripes + 1) * SPREAD)
         count = self._fewer(self.preset.threshold_rest) // (2 if self.family == STRIPES else 1)
-        where = (np.arange(count) + 0.5) * GOLDEN % 1
+        # multiples of the golden ratio modulo 1 are evenly spread for any number of them
+        where = (np.arange(count) + 0.5) * ((5**0.5 - 1) / 2) % 1
         return list((low * (high / low) ** where).round().astype(int) - self.stripes)
 
     def threshold(self, points: Points, generator: np.random.Generator, device: torch.device) -> Threshold:
@@ -235,9 +213,8 @@ class Cell:
         if len(np.unique(points.examples)) < FEWEST:
             return Threshold("too few networks", np.full(RESAMPLES, np.nan))
         return threshold(
-            *points, TARGET, generator, largest=self.largest, floor=self.stripes, resamples=RESAMPLES,
-            confidence=CONFIDENCE, device=device,
-        )  # fmt: skip
+            *points, TARGET, generator, largest=self.largest, floor=self.stripes, resamples=RESAMPLES, device=device
+        )
 
 
 def bumps_of(spec: RunSpec) -> int:
@@ -253,15 +230,15 @@ def whole_accuracy(run: Run) -> float:
 @cache  # the design is recomputed after every round
 def network_spec(cell: Cell, bumps: int, number: int) -> RunSpec:
     """Return a network's spec; without bumps, region and centres keep their defaults, so that protocols share it."""
-    preset, protocol = cell.preset, cell.protocol
+    preset, (region, centers, _, network) = cell.preset, cell.protocol.split("/")
     paper = CNN(width=preset.threshold_width, depth=preset.threshold_depth)
     small = CNN(width=preset.threshold_small_width, depth=preset.threshold_small_depth)
     training: dict[str, Any] = {"training": "pick:0"}
     if bumps:
-        training = {"training": f"draws:{bumps}", "region": protocol.region, "centers": protocol.centers}
+        training = {"training": f"draws:{bumps}", "region": region, "centers": centers}
     return RunSpec(
         task=BumpTask(size=cell.size, isolated=cell.family == STRIPES, **training),
-        decoder=paper if protocol.network == "paper" else small,
+        decoder=paper if network == "paper" else small,
         recipe=cell.recipe,
         seed=preset.first_seed + number,
     )

@@ -34,15 +34,13 @@ GREY = "0.55"
 DASHED: dict[str, Any] = {"color": GREY, "linewidth": 0.8, "linestyle": (0, (4, 3))}
 FAR = 1e9
 """Length of the bar of an unbounded interval."""
-APART = 0.012
-"""Horizontal offset in ln N between protocols at the same N, so that bars do not overlap."""
 CLAIMED = {BUMPS: (3, (CUBIC, FAR)), STRIPES: (1, (0.75, 1.25))}
 """The paper's exponents, and the ranges of exponents that count as agreeing with them."""
 
 
 def protocol_style(protocol: str, family: str) -> dict[str, Any]:
     """Return the colour, marker and line width of a protocol."""
-    region, centers, budget, network = str(protocol).split("/")
+    region, centers, budget, network = protocol.split("/")
     color, bold = COLORS[region, centers], network == "paper"
     return {
         "color": color, "marker": MARKERS[budget], "markersize": 6.5 if bold else 4.5,
@@ -64,8 +62,7 @@ def family_legend() -> list[Line2D]:
 
 def bars(value: ArrayLike, low: ArrayLike, high: ArrayLike) -> np.ndarray:
     """Return the lengths of the bars below and above a value; unbounded ones run far off the panel."""
-    value, low, high = (np.asarray(part, dtype=float) for part in (value, low, high))
-    return np.clip([value - low, high - value], 0, FAR)
+    return np.clip([np.subtract(value, low), np.subtract(high, value)], 0, FAR)
 
 
 def unreached_sets(result: xarray.Dataset) -> xarray.DataArray:
@@ -76,10 +73,7 @@ def unreached_sets(result: xarray.Dataset) -> xarray.DataArray:
 def growth(result: xarray.Dataset, power: int) -> np.ndarray:
     """Return a curve N^power through the first threshold with bumps alone; NaN if there is none."""
     sizes, thresholds = result["size"].values.astype(float), result["threshold"].sel(family=BUMPS).values
-    known = np.argwhere(np.isfinite(thresholds))
-    if not len(known):
-        return np.full(len(sizes), np.nan)
-    row, column = known[0]
+    row, column = next(iter(np.argwhere(np.isfinite(thresholds))), (0, 0))
     return np.asarray(thresholds[row, column] * (sizes / sizes[column]) ** power)
 
 
@@ -96,7 +90,8 @@ def threshold_panel(ax: Axes, result: xarray.Dataset, *, legend: bool = True) ->
             exact = result["outcome"].sel(protocol=[protocol, protocols[0]], family=family) == "exact"
             if number and family == STRIPES and bool(exact.all()):
                 continue  # the same as the first protocol's line
-            shift = np.exp(APART * (number - (len(protocols) - 1) / 2)) if number else 1.0
+            # a small offset between protocols keeps their bars apart
+            shift = np.exp(0.012 * (number - (len(protocols) - 1) / 2)) if number else 1.0
             here, style = result.sel(protocol=protocol, family=family), protocol_style(protocol, family)
             _draw_thresholds(ax, here, sizes * shift, style)
     ax.set(xscale="log", yscale="log", xlabel="N (pixels a side)")
@@ -193,7 +188,7 @@ def threshold_figure(result: xarray.Dataset) -> Figure:
     protocols = result["protocol"].values
     known = result["threshold"].sel(family=BUMPS).notnull().any("size").values
     first = str(protocols[int(np.argmax(known))])  # the first protocol with a threshold at any N, else the first
-    shown = list(dict.fromkeys([first, *(name for name in protocols if name == str(LITERAL))]))
+    shown = list(dict.fromkeys([first, *(name for name in protocols if name == LITERAL)]))
     with styled():
         figure, axes = pyplot.subplots(
             1, 2 + len(shown), figsize=(7.4 + 3.6 * len(shown), max(3.3, 1.5 + 0.3 * len(protocols))),
@@ -201,19 +196,16 @@ def threshold_figure(result: xarray.Dataset) -> Figure:
         )  # fmt: skip
         threshold_panel(axes[0], result, legend=False)
         axes[0].legend(handles=family_legend(), fontsize=7, loc="upper left", handlelength=1.8, labelspacing=0.3)
-        titles = ["data threshold"]
-        for ax, protocol in zip(axes[1:], shown, strict=False):
+        letter(axes[0], "a", "data threshold")
+        for ax, name, protocol in zip(axes[1:], "bc", shown, strict=False):
             curves_panel(ax, result, protocol)
-            whole = protocol.startswith("whole")
-            titles.append("bumps over the whole grid" if whole else "bumps outside the hold-out")
+            letter(ax, name, f"bumps {'over the whole grid' if 'whole' in protocol else 'outside the hold-out'}")
         exponents_panel(axes[-1], result)
-        for ax, name, title in zip(axes, "abcd", [*titles, "exponents"], strict=False):
-            letter(ax, name, title)
+        letter(axes[-1], "abcd"[len(axes) - 1], "exponents")
     return figure
 
 
 def threshold_caption(result: xarray.Dataset) -> str:
-    """Return the caption of the figure."""
     sizes, attributes = result["size"].values, result.attrs
     first = result.isel(protocol=0).sel(family=BUMPS)
     counts = " to ".join(dict.fromkeys(str(int(count)) for count in (first["networks"].min(), first["networks"].max())))
@@ -235,8 +227,8 @@ def threshold_caption(result: xarray.Dataset) -> str:
             f"A parabola through the first protocol's thresholds has slope {first['local_exponent'].item():.2f} at "
             f"N = {sizes[-1]} and curvature {first['curvature'].item():.2f}."
         )
-    if str(LITERAL) in result["protocol"].values:
-        here = result.sel(protocol=str(LITERAL), family=BUMPS)
+    if LITERAL in result["protocol"].values:
+        here = result.sel(protocol=LITERAL, family=BUMPS)
         most = here["held_out_accuracy"].where((here["examples"] == here["largest"]) & (here["learnt"] == 1))
         means = most.mean("network").values
         sentences.append(

@@ -23,7 +23,7 @@ from recombine import panels
 from recombine.metrics import features
 from recombine.papers.forced_rendering import stripes
 from recombine.papers.forced_rendering.samples import PerSeed, difference, sample
-from recombine.papers.forced_rendering.stripes import STRIPES_AND_BUMPS, STRIPES_ONLY, WITH, StripeSettings
+from recombine.papers.forced_rendering.stripes import MANY, STRIPES_AND_BUMPS, STRIPES_ONLY, WITH, StripeSettings
 from recombine.papers.forced_rendering.stripes_claims import hidden_stages
 from recombine.reproduction.claims import Claim, Data, Sample, Statement
 from recombine.reproduction.criteria import effect
@@ -33,15 +33,10 @@ from recombine.reproduction.study import Arm, Study, Trials
 from recombine.reproduction.tables import fall, first_hidden, last_hidden, listed_attribute, output
 
 ARMS = (STRIPES_ONLY, STRIPES_AND_BUMPS)
-SHOWN_STAGES = 4
-NEURONS = 3
-"""Number of neurons stored per stage."""
 STRIPE, LOCAL = "stripe_index", "localisation_index"
 
 
 class TuningStudy(Study[StripeSettings]):
-    """Study of the neurons of stripe-trained networks."""
-
     name: ClassVar[str] = "tuning"
     question: ClassVar[str] = "What are the neurons of a composing network tuned to?"
     settings: ClassVar[type[StripeSettings]] = StripeSettings
@@ -49,24 +44,24 @@ class TuningStudy(Study[StripeSettings]):
     metrics: ClassVar[tuple[str, ...]] = ("features",)
 
     def arms(self, preset: StripeSettings) -> list[Arm]:
-        numbers = (0, preset.many_bumps)
+        numbers = (0, preset.closest(MANY))
         return [Arm((name,), preset.striped_spec(bumps), extra=True) for name, bumps in zip(ARMS, numbers, strict=True)]
 
     def measure(self, trials: Trials[StripeSettings]) -> xarray.Dataset:
         preset, inner = trials.preset, {"map": ("shown", "neuron", "y", "x")}
         maps = tabulate(trials.pictured, ("arm",), _maps, inner).isel(seed=0, drop=True)
-        attributes = base_attributes(trials, size=preset.size, bumps=preset.many_bumps)
+        attributes = base_attributes(trials, size=preset.size, bumps=preset.closest(MANY))
         shown = _shown_stages(preset.depth)
         return maps.assign(grid_variables(trials.first.spec)).assign_coords(shown=shown).assign_attrs(attributes)
 
 
 def _shown_stages(depth: int) -> list[str]:
     """Return up to four hidden stages, from the first to the last."""
-    return [f"layer{k}" for k in sorted({round(k) for k in np.linspace(0, depth, SHOWN_STAGES)})]
+    return [f"layer{k}" for k in sorted({round(k) for k in np.linspace(0, depth, 4)})]
 
 
 def _maps(batch: Batch) -> dict[str, Any]:
-    """Return the activations of a few neurons over the (x, y) grid at some stages."""
+    """Return the activations of three neurons over the (x, y) grid at some stages."""
     decoder: Any = batch.spec.decoder
     shown = _shown_stages(decoder.depth)
     points, maps = batch.task.grid.points.to(batch.device), []
@@ -75,7 +70,7 @@ def _maps(batch: Batch) -> dict[str, Any]:
             # Only one neuron per channel, since neighbouring neurons of a channel have similar maps.
             variance = stage.var(dim=1).unflatten(1, (decoder.width, -1))
             best, where = variance.max(dim=2)
-            strongest = best.argsort(dim=1, descending=True)[:, :NEURONS]
+            strongest = best.argsort(dim=1, descending=True)[:, :3]
             chosen = strongest * variance.shape[2] + where.gather(1, strongest)
             neurons = stage.take_along_dim(chosen[:, None, :], dim=2).mT
             maps.append(neurons.unflatten(2, batch.task.grid.shape).mT)
@@ -197,7 +192,6 @@ def _trained(result: xarray.Dataset) -> dict[str, xarray.Dataset]:
 
 
 def tuning_caption(result: xarray.Dataset, stripe_result: xarray.Dataset) -> str:
-    """Return the caption of the figure."""
     indices = []
     for label, own in _trained(stripe_result).items():
         stripe, local = (own[name].mean("seed").dropna("stage").values for name in (STRIPE, LOCAL))

@@ -15,10 +15,8 @@ from recombine.reproduction.figures import Section
 from recombine.reproduction.intervals import Interval
 
 AGREEING = ("supported", "as claimed")
-NAMED = 4
-"""Maximum number of cases named in a sentence."""
-ROUNDING = 1e-12
-"""Ends of intervals closer to 0 than this are written as 0."""
+NAMED = 4  # maximum number of cases named in a sentence
+ROUNDING = 1e-12  # ends of intervals closer to 0 than this are written as 0
 MARK = re.compile(r"<!-- (\w+): begin -->\n.*?<!-- \1: end -->", re.DOTALL)
 """`recombine report --write FILE` replaces the text between such marks with the block of that name."""
 SPECIAL = re.compile(r"\\(?=[!-/:-@\[-`{-~])|&(?=#?\w+;)|<(?! )|`|\](?=[(\[:])")

@@ -6,9 +6,7 @@ import { CODES, gridSize, positionsOf } from "../grid.js";
 
 /**
  * Codes and images for rows of positions. An absent factor is null: its code is all zeros, and the image does not
- * depend on it.
- * @param {Settings} settings @param {(number | null)[][]} rows
- * @returns {Table}
+ * depend on it. @param {Settings} settings @param {(number | null)[][]} rows @returns {Table}
  */
 export function examplesOf({ factors, codes: kinds, profiles, convolutions, size, background }, rows) {
   const [{ inputs }] = convolutions;
@@ -39,7 +37,6 @@ export function gridRows({ factors }) {
 /**
  * The training set: every combination that is not held out, after each factor value alone if `isolated`.
  * @param {Settings} settings @param {boolean} isolated
- * @returns {(number | null)[][]}
  */
 export function trainingRows(settings, isolated) {
   const values = Array.from({ length: settings.size }, (_, k) => k);

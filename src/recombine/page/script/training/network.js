@@ -16,9 +16,7 @@ import { Arena, Kernel, PANEL, packedSize } from "../kernel.js";
 class Stage {
   /**
    * @param {Arena} arena @param {ConvolutionData} data @param {number} batch @param {Activity} input
-   * @param {number} padding
-   * @param {number} weights address of the weights, which the bias follows
-   * @param {number} gradient
+   * @param {number} padding @param {number} weights address, followed by the bias @param {number} gradient
    */
   constructor(arena, { inputs, outputs, kernel, stride }, batch, input, padding, weights, gradient) {
     this.size = (input.size - 1) * stride - 2 * padding + kernel;
@@ -63,8 +61,7 @@ class Stage {
 
   /**
    * Computes the gradients of weights, bias and, except for codes, the input.
-   * @param {Kernel} kernel
-   * @param {boolean} rectified whether a ReLU follows
+   * @param {Kernel} kernel @param {boolean} rectified whether a ReLU follows
    */
   backward(kernel, rectified) {
     const { sizes, sizes: { inputs, outputs }, slopes, columns, pixels, area, rows, count } = this;
@@ -143,11 +140,7 @@ export class Network {
     });
   }
 
-  /**
-   * The images of at most a batch of codes, valid until the next call.
-   * @param {Float32Array} table codes, row by row
-   * @param {ArrayLike<number>} rows
-   */
+  /** Images of some rows, overwritten by the next call. @param {Float32Array} table @param {ArrayLike<number>} rows */
   forward(table, rows) {
     const { kernel, codes, stages, batch, last } = this;
     const { inputs } = stages[0].sizes;
@@ -159,10 +152,8 @@ export class Network {
   }
 
   /**
-   * Returns the mean squared error of a batch and computes its gradient in `gradient`.
-   * @param {Float32Array} codes
-   * @param {Float32Array} targets images, row by row
-   * @param {ArrayLike<number>} rows at most a batch
+   * Returns the mean squared error of at most a batch of rows and computes its gradient in `gradient`.
+   * @param {Float32Array} codes @param {Float32Array} targets @param {ArrayLike<number>} rows
    */
   learn(codes, targets, rows) {
     const { kernel, pixels, last, stages, batch } = this;

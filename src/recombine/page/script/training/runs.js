@@ -43,10 +43,7 @@ export function percent(share) {
   return `${Math.round(100 * share)} %`;
 }
 
-/**
- * The progress or outcome of a run, in words.
- * @param {Run | null} run @param {boolean} running @param {PanelData} data
- */
+/** A run's progress, in words. @param {Run | null} run @param {boolean} running @param {PanelData} data */
 export function described(run, running, { drawn, isolated, filled, failed }) {
   const latest = run?.latest;
   if (!run || !latest) return running ? "Starting." : "Not started.";
@@ -59,9 +56,7 @@ export function described(run, running, { drawn, isolated, filled, failed }) {
 
 /**
  * Draws a map of the grid points at which the output is in place; held-out points are framed, the chosen one marked.
- * @param {Canvas} canvas @param {Settings} settings
- * @param {Uint8Array | null} hits for each point 0 or 1, if known
- * @param {number} chosen
+ * @param {Canvas} canvas @param {Settings} settings @param {Uint8Array | null} hits 0 or 1 @param {number} chosen
  */
 export function drawHits(canvas, { size, held }, hits, chosen) {
   const { pen, wide, colour } = penOf(canvas);

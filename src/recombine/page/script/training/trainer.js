@@ -11,9 +11,7 @@ export class Trainer {
   #epoch = -1;
 
   /**
-   * @param {Settings} settings
-   * @param {BufferSource} code of `matmul.wasm`
-   * @param {number} seed
+   * @param {Settings} settings @param {BufferSource} code of `matmul.wasm` @param {number} seed
    * @param {boolean} isolated whether factors are also shown alone
    */
   constructor(settings, code, seed, isolated) {
@@ -135,11 +133,7 @@ export class AdamW {
   }
 }
 
-/**
- * A stream of random numbers in [0, 1) from the generator sfc32.
- * @param {number} seed @param {string} name
- * @returns {() => number}
- */
+/** Random numbers in [0, 1) from the generator sfc32. @param {number} seed @param {string} name */
 export function stream(seed, name) {
   let [a, b, c, count] = [hashed(`${seed}/${name}`, 1), hashed(`${seed}/${name}`, 2), hashed(name, 3), 1];
   const next = () => {
@@ -162,11 +156,7 @@ function hashed(text, salt) {
   return bits ^ (bits >>> 15);
 }
 
-/**
- * The numbers 0 … count − 1 in random order.
- * @param {number} count @param {() => number} random
- * @returns {Int32Array}
- */
+/** The numbers 0 … count − 1 in random order. @param {number} count @param {() => number} random */
 export function permutation(count, random) {
   const order = Int32Array.from({ length: count }, (_, k) => k);
   for (let k = count - 1; k > 0; k -= 1) {
