@@ -12,6 +12,7 @@ import inspect
 import sys
 from collections.abc import Iterator, Mapping
 from functools import cache
+from typing import Any
 
 from recombine.records import Frozen, Variant
 
@@ -51,9 +52,9 @@ def _source_digest(cls: type) -> str:
     Of a class typed at a prompt, only the methods are known.
     """
     module = sys.modules.get(cls.__module__)
-    functions = [value for value in vars(cls).values() if inspect.isfunction(value)]
+    parts: list[Any] = [value for value in vars(cls).values() if inspect.isfunction(value)]
     try:
-        sources = [inspect.getsource(part) for part in ([module] if hasattr(module, "__file__") else functions)]
+        sources = [inspect.getsource(part) for part in ([module] if hasattr(module, "__file__") else parts)]
         text = "".join(ast.dump(ast.parse(inspect.cleandoc("\n" + source))) for source in sources)
     except (OSError, TypeError, SyntaxError):
         return ""

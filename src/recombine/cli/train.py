@@ -51,6 +51,12 @@ class ExecutorFlags:
     processes: Annotated[Whole | None, Parameter(help=PROCESSES)] = None
     scheduler: Annotated[str | None, Parameter(help=SCHEDULER)] = None
 
+    def default_precision(self) -> str:
+        """Return the precision for the device; with a scheduler and `auto`, assume workers without GPUs."""
+        kind = self.device or "auto"
+        kind = resolve_device(kind).type if self.scheduler is None else kind
+        return DEFAULT_PRECISION["cuda" if kind == "cuda" else "cpu"]
+
 
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
@@ -114,16 +120,14 @@ def train(
     if file is not None:
         grids, others = read_sweep(file, [field.name for field in fields(TrainingFlags)])
         settings = settings.over(others, file.name)
-    kind = settings.device or "auto"
-    if settings.scheduler is None:
-        kind = resolve_device(kind).type
-    precision = [DEFAULT_PRECISION["cuda" if kind == "cuda" else "cpu"]]  # "auto": assume workers without GPUs
     specs: dict[str, RunSpec] = {}
     for where, grid in grids.items():
         if flags.keys() & {"epochs", "steps"}:  # either flag replaces both in the file
             grid = {name: values for name, values in grid.items() if name not in ("epochs", "steps")}
         try:
-            specs |= {spec.digest: spec for spec in specs_from({"precision": precision, **grid, **flags})}
+            specs |= {
+                spec.digest: spec for spec in specs_from({"precision": [settings.default_precision()], **grid, **flags})
+            }
         except InvalidValue as error:
             typed_here = {name.split(".")[0] for name in flags}
             in_file = where and error.field.split(".")[0] not in typed_here

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal, cast
+from typing import Any, Literal
 
 from torch import nn
 
@@ -59,6 +59,7 @@ def module_decoder(
             "version": version,
             "build": build,
         }
-        return DECODERS.register(cast(type[DecoderSpec], type(DecoderSpec)(factory.__name__, (DecoderSpec,), fields)))
+        metaclass: Any = type(DecoderSpec)
+        return DECODERS.register(metaclass(factory.__name__, (DecoderSpec,), fields))
 
     return register
