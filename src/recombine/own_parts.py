@@ -51,7 +51,7 @@ def _source_digest(cls: type) -> str:
 
     Of a class typed at a prompt, only the methods are known.
     """
-    module = sys.modules.get(cls.__module__)
+    module: Any = sys.modules.get(cls.__module__)
     parts: list[Any] = [value for value in vars(cls).values() if inspect.isfunction(value)]
     try:
         sources = [inspect.getsource(part) for part in ([module] if hasattr(module, "__file__") else parts)]
