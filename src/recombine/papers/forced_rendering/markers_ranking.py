@@ -332,10 +332,10 @@ OTHER_NAMES = {
 }
 """Names that a diagnosis uses for a marker in addition to its registered columns."""
 ADVICE = {
-    "C25": "render each pixel from code and coordinate, as a coordinate MLP does, which composed with no remedy",
-    "C23": "train on images of single factors (stripes) too, which composed where combinations alone did not",
+    "C25": ("coordinate", "render each pixel from code and coordinate, which composed without further changes"),
+    "C23": ("isolated", "train on images of single factors (stripes) too, which composed where combinations did not"),
 }
-"""What to try, keyed by the claim that supports it."""
+"""Remedies to try and why, keyed by the claim that supports them."""
 
 
 def write_marker_auroc(results: Results, judgements: Iterable[Judgement], path: Path) -> None:
@@ -358,7 +358,10 @@ def marker_auroc_record(networks: xarray.Dataset, judgements: Iterable[Judgement
     scored = [marker for marker in ranking(networks) if np.isfinite(marker.auroc.low)]
     numbers = {name: _score(own) for own in scored for name in names_of(own.name)}
     supported = {own.claim: own for own in judgements if own.verdict == "supported"}
-    advice = [f"{text}. {name}: {sentence(supported[name])}" for name, text in ADVICE.items() if name in supported]
+    advice = [
+        f"recombine compare --remedy {remedy}: {text}. {name}: {sentence(supported[name])}"
+        for name, (remedy, text) in ADVICE.items() if name in supported
+    ]  # fmt: skip
     return {"networks": about, "numbers": numbers, "advice": advice}
 
 
