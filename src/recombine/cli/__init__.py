@@ -64,7 +64,7 @@ COMMANDS = {
         "--out page.html",
     ),
     "compare": (
-        "compare",
+        "compare:compare",
         "Train a decoder with each of several remedies, over many seeds, and compare them.\n\n"
         "Example: recombine compare --decoder cnn --remedy broadcast --remedy hessian:weight=0.1 --out remedies",
     ),
