@@ -80,9 +80,6 @@ def _surface(batch: Batch) -> tuple[tuple[str, ...], np.ndarray]:
 STUDY = DepthStudy()
 
 
-# -- statistics --------------------------------------------------------------------------------------------------------
-
-
 def probe_fall(networks: xarray.Dataset) -> xarray.DataArray:
     """Return the fall of the probe's R² on held-out points from the first to the last hidden stage."""
     probe = networks["probe_held_out"]
@@ -108,9 +105,6 @@ def spread_rise(networks: xarray.Dataset) -> xarray.DataArray:
 def late_cross_terms(networks: xarray.Dataset) -> xarray.DataArray:
     """Return the normalised |g_xy| of the last two stages minus that of the others."""
     return tables.last_two_less_others(networks["cross_term"])
-
-
-# -- claims ------------------------------------------------------------------------------------------------------------
 
 
 def by_depth(networks: xarray.Dataset) -> dict[int, xarray.Dataset]:

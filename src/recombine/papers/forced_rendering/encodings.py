@@ -104,9 +104,6 @@ CLAIMS = (
 )
 
 
-# -- Fig. 1 ------------------------------------------------------------------------------------------------------------
-
-
 def encodings_figure(result: xarray.Dataset, superposition: xarray.Dataset) -> Figure:
     """Draw all panels of Fig. 1."""
     with styled():
@@ -175,9 +172,6 @@ def encodings_caption(result: xarray.Dataset, superposition: xarray.Dataset) -> 
         f"combinations it is at most {box['id_over_blank'].mean('seed').max().item():.3f}. "
         f"{superposition_words(superposition)}"
     )
-
-
-# -- conventions -------------------------------------------------------------------------------------------------------
 
 
 def conventions_figure(encodings: xarray.Dataset, depth: xarray.Dataset) -> Figure:

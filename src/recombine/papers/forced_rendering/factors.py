@@ -217,9 +217,6 @@ def _drawn(batch: Batch, outputs: Tensor) -> dict[str, Tensor]:
 STUDY = FactorsStudy()
 
 
-# -- claims ----------------------------------------------------------------------------------------------------------
-
-
 def _scores(data: Data, arm: str, name: str, words: str = "") -> dict[str, Sample]:
     """Return a score of an arm by number of factors."""
     return measured_by(data["factors"].sel(arm=arm, data=ALL_KEPT), name, f"{{count}} factors{words}", "count")
@@ -274,8 +271,6 @@ CLAIMS = (
     ),
 )
 
-
-# -- figure ----------------------------------------------------------------------------------------------------------
 
 BY_COUNT = {
     RIGHT: "every value right, held out",

@@ -112,8 +112,6 @@ def at_positions(result: xarray.Dataset) -> xarray.DataArray:
     return places.where(staged | (places["position"] == OUTPUT))
 
 
-# -- measurement -------------------------------------------------------------------------------------------------------
-
 KERNEL_STAGES = ("effective_rank", "schmidt_rank", "single_factor")
 LARGEST_SIDE = 16
 ALONE = ("transformer", "coordinate")
@@ -177,7 +175,6 @@ def _of_outputs(task: Task, outputs: Tensor) -> dict[str, Tensor]:
     }
 
 
-# -- arms --------------------------------------------------------------------------------------------------------------
 # Nearly all networks come from other studies. Some are trained only for this one, so that every decoder except the
 # transformer has composing and failing networks with the same code: MLPs and other CNNs with stripes, MLPs with random
 # hold-outs, and coordinate MLPs on few bumps. MLPs trained on stripes alone compose, and those trained on stripes and

@@ -135,8 +135,6 @@ CLAIMS = (
 )
 
 
-# -- figure ------------------------------------------------------------------------------------------------------------
-
 SHOWN = 2
 """Number of markers drawn against OOD accuracy."""
 MODEL = f"logistic model of the best {MODEL_MARKERS}"

@@ -217,9 +217,6 @@ def mean(values: np.ndarray, axis: int) -> np.ndarray:
     return np.asarray(np.ma.filled(np.ma.masked_invalid(values).mean(axis=axis), np.nan))
 
 
-# -- ranking -----------------------------------------------------------------------------------------------------------
-
-
 class Ranked(NamedTuple):
     """A marker and its score."""
 
@@ -255,7 +252,6 @@ def ranking(networks: xarray.Dataset) -> list[Ranked]:
     return sorted(ranked, key=lambda marker: -np.nan_to_num(marker.auroc.value, nan=-1.0))
 
 
-# -- model -------------------------------------------------------------------------------------------------------------
 # A logistic model of the best few markers is selected and fitted on all architectures but the one it is scored on.
 # Values are centred within each architecture and code and scaled by their standard deviation in the fitted
 # architectures, so that the model cannot exploit differences between them. Missing values are replaced by the mean.
@@ -321,8 +317,6 @@ def logistic(features: np.ndarray, outcome: np.ndarray, ridge: float = RIDGE) ->
             break
     return weights[:-1], float(weights[-1])
 
-
-# -- record ------------------------------------------------------------------------------------------------------------
 
 OTHER_NAMES = {
     "spread": ("log_volume_std",),

@@ -100,9 +100,6 @@ class MLPStudy(Study[MLPSettings]):
 STUDY = MLPStudy()
 
 
-# -- claims ------------------------------------------------------------------------------------------------------------
-
-
 def matched_depth(depths: Sequence[int], cnn_depth: int) -> int:
     """Return the depth of the MLP whose number of stages is closest to the CNN's."""
     return min(depths, key=lambda depth: (abs(depth - cnn_depth - 1), depth))
@@ -196,9 +193,6 @@ CLAIMS = (
         beside=("depth",),
     ),
 )
-
-
-# -- figures -----------------------------------------------------------------------------------------------------------
 
 
 def mlp_volumes_figure(result: xarray.Dataset) -> Figure:

@@ -100,9 +100,6 @@ def _regime(gram: Tensor, shape: tuple[int, ...]) -> dict[str, Tensor]:
 STUDY = RegimeStudy()
 
 
-# -- claims ----------------------------------------------------------------------------------------------------------
-
-
 def _less_failing(data: Data, name: str, sign: int, words: str = "") -> dict[str, Sample]:
     """Return composing minus failing networks, or with `sign=-1` failing minus composing ones."""
     pairs = {pair[0]: [data["regimes"].sel(arm=arm) for arm in pair] for pair in RIVALS.items()}
@@ -135,8 +132,6 @@ CLAIMS = (
     ),
 )
 
-
-# -- figure ----------------------------------------------------------------------------------------------------------
 
 PANELS = {
     "schmidt_rank": "Schmidt rank",

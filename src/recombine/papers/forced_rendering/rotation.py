@@ -215,9 +215,6 @@ def _components(batch: Batch) -> dict[str, Any]:
 STUDY = RotationStudy()
 
 
-# -- the gap ---------------------------------------------------------------------------------------------------------
-
-
 def in_gap(task: RotationTask) -> Bool[Tensor, " angle"]:
     """Return a mask of the first digit's held-out angles."""
     return task.held_out.reshape(task.digits, task.angles)[0]
@@ -258,7 +255,6 @@ def linear_blend(task: RotationTask, angles: Float[Tensor, " angle"]) -> Float[T
     return (1 - weight) * before + weight * after
 
 
-# -- regression ------------------------------------------------------------------------------------------------------
 # Each output in the gap is regressed, over pixels, on the true image at that angle and those at the gap's two edges.
 # There is no intercept, since the background is 0. The weight of the edges minus that of the truth, averaged over
 # angles, is −1 for a network that draws the truth, 1 for any blend of the edges (whose weights sum to 1), and 0 for a
@@ -306,7 +302,6 @@ def _least_squares(
     return weights, 1 - residual.square().sum(dim=-1) / torch.where(square > 0, square, torch.nan)
 
 
-# -- stages ----------------------------------------------------------------------------------------------------------
 # Over all angles, a stage's activations form a closed path. Its roughness is the mean length of the second differences
 # f(i + 1) − 2 f(i) + f(i − 1) over that of the first differences (f(i + 1) − f(i − 1)) / 2. The ratio of means, rather
 # than the mean of ratios, gives little weight to angles at which the stage hardly changes.
@@ -341,9 +336,6 @@ def principal_scores(activations: Float[Tensor, "angle feature"]) -> np.ndarray:
     extreme = scores.gather(0, scores.abs().argmax(dim=0, keepdim=True))
     rounded = (scores * extreme.sign() / scores.abs().max().clamp(min=1e-30)).half()
     return np.asarray(rounded.float().cpu().numpy())
-
-
-# -- claims ----------------------------------------------------------------------------------------------------------
 
 
 def otherwise_blended(data: Data) -> dict[str, Sample]:

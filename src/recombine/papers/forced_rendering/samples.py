@@ -147,7 +147,6 @@ class Majority(Share):
         return Share(self.count, self.networks).tail(bound + 0.5)
 
 
-# -- controls ----------------------------------------------------------------------------------------------------------
 # Arms of the control study. They are defined here because other studies compare their statistics with them.
 
 STRIPE_BUMPS = 100

@@ -182,9 +182,6 @@ def band_scores(maps: Tensor, channels: int) -> dict[str, Tensor]:
 STUDY = StripeStudy()
 
 
-# -- arms ------------------------------------------------------------------------------------------------------------
-
-
 def striped(result: xarray.Dataset, bumps: int) -> xarray.Dataset:
     """Return the networks trained on all stripes and this number of bumps."""
     return result.sel(family=WITH, bumps=bumps)
@@ -198,9 +195,6 @@ def all_bumps(result: xarray.Dataset) -> xarray.Dataset:
 def with_bumps(bumps: int) -> str:
     """Return the name of the training set of stripes and this number of bumps."""
     return f"stripes and {bumps} bumps" if bumps else "stripes alone"
-
-
-# -- figures ---------------------------------------------------------------------------------------------------------
 
 
 def stripes_figure(result: xarray.Dataset, threshold: xarray.Dataset, tuning: xarray.Dataset) -> Figure:

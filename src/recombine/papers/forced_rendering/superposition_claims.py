@@ -171,9 +171,6 @@ CLAIMS = (
 )
 
 
-# -- Fig. 1d–e, which the encodings study draws below its own panels ---------------------------------------------------
-
-
 def superposition_row(figure: SubFigure, result: xarray.Dataset) -> None:
     """Draw an output and its components, Gram matrices, and the OR kernel's advantage by threshold."""
     left, right = divided(figure, 1, 2, width_ratios=[3.3, 2.6])

@@ -179,9 +179,6 @@ def stage_columns(batch: Batch, flow_steps: int) -> dict[str, np.ndarray]:
 STUDY = TheoryStudy()
 
 
-# -- claims ----------------------------------------------------------------------------------------------------------
-
-
 def clipped(score: xarray.DataArray) -> xarray.DataArray:
     """Return R² with negative values set to 0, since how much a prediction is worse than the mean is irrelevant."""
     return score.clip(min=0)
@@ -305,8 +302,6 @@ CLAIMS = (
     ),
 )
 
-
-# -- figure ----------------------------------------------------------------------------------------------------------
 
 ALONG_STAGES = {
     "linear_factorization": "blocks, linear map, R²",

@@ -143,7 +143,6 @@ def training_scores(run: Run, device: torch.device) -> dict[str, float]:
 STUDY = ThresholdStudy()
 
 
-# -- exponents -------------------------------------------------------------------------------------------------------
 # A parabola is fitted to ln threshold against ln N. The local exponent is its slope at the largest N, and the curvature
 # is its second derivative, which is 0 for any power of N.
 #
@@ -207,8 +206,6 @@ def estimated_exponent(cells: xarray.Dataset, name: str = EXPONENT) -> Resampled
     ends = [np.full(undefined, -np.inf), draws[~np.isnan(draws)], np.full(undefined, np.inf)]
     return Resampled(cells[name].item(), tuple(np.concatenate(ends).tolist()), networks)
 
-
-# -- claims ----------------------------------------------------------------------------------------------------------
 
 CUBIC = 2.5
 """Exponents above this count as agreeing with the paper's 3."""

@@ -138,9 +138,6 @@ def threshold(
     return Threshold("fitted", draws, value, limits.low, limits.high, unreached=unreached, **shape)
 
 
-# -- least squares ---------------------------------------------------------------------------------------------------
-
-
 def _loss(product: Tensor, square: Tensor) -> tuple[Tensor, Tensor]:
     """Return the squared error, up to a constant, at the best top within its bounds, and that top.
 

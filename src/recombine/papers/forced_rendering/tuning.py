@@ -80,9 +80,6 @@ def _maps(batch: Batch) -> dict[str, Any]:
 STUDY = TuningStudy()
 
 
-# -- claims ----------------------------------------------------------------------------------------------------------
-
-
 def _changing(words: str, name: str, sign: int) -> Statement:
     """State that an index falls (`sign=-1`: rises) along the stages more with stripes than with bumps alone."""
 
@@ -154,9 +151,6 @@ CLAIMS = (
         studies=("stripes",),
     ),
 )
-
-
-# -- figure ----------------------------------------------------------------------------------------------------------
 
 
 def tuning_figure(result: xarray.Dataset, stripe_result: xarray.Dataset) -> Figure:
