@@ -24,8 +24,6 @@ from recombine.specs import Recipe, RunSpec
 from recombine.store import Run
 from recombine.tasks import BumpTask
 
-MOST_BUMPS = 100
-"""Largest number of bumps added to the stripes; more bumps hardly change the outputs."""
 NO_REMEDY = "none"
 
 
@@ -38,7 +36,7 @@ def decoders(preset: Any) -> Iterator[LabelledSpec]:
     """Yield the decoders worth exploring among those trained by a preset's studies."""
     yield _labelled("encodings", preset.spec(), "CNN", preset.depth)
     for bumps in sorted(preset.bumps, reverse=True):
-        if bumps <= MOST_BUMPS:
+        if bumps <= 100:  # more bumps hardly change the outputs
             remedy = f"stripes and {bumps} bumps" if bumps else "stripes, no bumps"
             yield _labelled("stripes", preset.striped_spec(bumps), "CNN", preset.depth, remedy)
     yield _labelled("encodings", preset.spec(encoding="rate"), "CNN", preset.depth)

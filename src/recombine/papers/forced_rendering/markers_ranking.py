@@ -2,9 +2,8 @@
 
 The AUROC of a marker is the share of pairs of a composing and a failing network in which the composing network has the
 larger value; ties count half. The two networks of a pair have the same architecture (decoder family) and the same code
-with the same settings, so a marker that differs only between architectures or codes gets 0.5. If all networks with an
-architecture and code compose, or all fail, they form no pairs. Networks are pooled over depth, hold-out, data and
-remedy, and an architecture's AUROC is over all its pairs, so codes with many pairs count more.
+with the same settings, so a marker that differs only between architectures or codes gets 0.5. Networks are pooled over
+depth, hold-out, data and remedy, and an architecture's AUROC is over all its pairs.
 
 For each architecture, a marker's position and sign are chosen such that the mean AUROC over the *other* architectures
 is farthest from 0.5, and the marker is then scored on the left-out architecture. The score is the unweighted mean over
@@ -50,8 +49,6 @@ RESAMPLES = 10_000
 RANKING_RESAMPLES = 2000
 MODEL_RESAMPLES = 500
 MODEL_MARKERS = 3
-RIDGE = 1.0
-"""Weight of the penalty on the model's coefficients (1 / C in scikit-learn)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -302,8 +299,8 @@ def _model_score(table: Table, scores: dict[str, np.ndarray]) -> float:
     return float(np.mean(results))
 
 
-def logistic(features: np.ndarray, outcome: np.ndarray, ridge: float = RIDGE) -> tuple[np.ndarray, float]:
-    """Fit a ridge-penalised logistic regression to `[network, feature]`; return its coefficients and intercept."""
+def logistic(features: np.ndarray, outcome: np.ndarray, ridge: float = 1.0) -> tuple[np.ndarray, float]:
+    """Return the coefficients and intercept of a ridge-penalised logistic regression on `[network, feature]`."""
     design = np.column_stack([features, np.ones(len(features))])
     penalty = np.append(np.full(features.shape[1], ridge), 0.0)  # the intercept is not penalised
     weights, outcome = np.zeros(design.shape[1]), outcome.astype(float)

@@ -8,8 +8,7 @@ the mean of ‖df/dθ‖ inside the gap over that outside. `roughness_held` and 
 task, with the speed as the volume. Images (0 to 255) and principal components of the stages are from the first seed.
 Variables of networks trained on several digits start with `many_`.
 
-The smoothness of stages is compared with the bump task, where stages of failing networks are rough. It is measured by
-log10 of the roughness of log10 volume inside the hold-out over that outside, averaged over stages. Networks of the two
+The smoothness of stages is compared with the bump task, where stages of failing networks are rough. Networks of the two
 tasks are paired by index, since their seeds are unrelated.
 """
 
@@ -42,8 +41,6 @@ OUTPUT, BLEND, TRUTH = "output_image", "blend_image", "truth_image"
 """Names of the stored images at angles across the gap."""
 MARGIN, INNER_MARGIN = 0.25, 0.4
 """Share of the gap that regressions leave out at each edge, and the same for the stricter alternative."""
-NEGLIGIBLE = 1e-5
-"""Principal components with less than this share of a stage's variance are dropped."""
 INNER_DIMS = {
     **dict.fromkeys(("error", "error_others"), ("angle",)),
     **dict.fromkeys(("stage_speed", "stage_roughness", "roughness_held", "roughness_kept"), ("stage",)),
@@ -260,10 +257,9 @@ def linear_blend(task: RotationTask, angles: Float[Tensor, " angle"]) -> Float[T
 # angles, is −1 for a network that draws the truth, 1 for any blend of the edges (whose weights sum to 1), and 0 for a
 # network that draws nothing. Weights may be negative, to allow for networks that draw something else.
 #
-# Near an edge the truth is almost that edge's image, so the weights are ill-determined: at 28 pixels and the default
-# gap, the condition number of the three unit images is 2 in the middle, 2.7 a quarter of the gap from an edge, 10 at 2°
-# and 60 at the first angle. Hence the margin. `blend_less_truth` can use all angles, because its two weights
-# are shared by all, and angles at which truth and blend nearly coincide contribute almost nothing.
+# Near an edge the truth is almost that edge's image, so the weights are ill-determined; hence the margin.
+# `blend_less_truth` can use all angles, because its two weights are shared by all, and angles at which truth and blend
+# nearly coincide contribute almost nothing.
 
 
 def edge_regression(
@@ -322,19 +318,19 @@ def stage_roughness(
 
 
 def principal_scores(activations: Float[Tensor, "angle feature"]) -> np.ndarray:
-    """Return scores on all but negligible principal components, `[angle, component]`, largest first, at least two.
+    """Return scores on principal components, `[angle, component]`, largest first, that leave out 1e-5 of the variance.
 
-    The scores preserve distances up to a factor, which is all that UMAP uses, so figures can be drawn without the
-    network. The largest score is 1, and each component's largest entry is positive. Half precision saves space.
+    There are at least two. The scores preserve distances up to a factor, which is all that UMAP uses, so figures can be
+    drawn without the network. The largest score is 1, and each component's largest entry is positive.
     """
     centred = (activations - activations.mean(dim=0)).double()
     values, vectors = torch.linalg.eigh(centred @ centred.mT)
     values, vectors = values.flip(0).clamp(min=0), vectors.flip(1)
     left_out = values.sum() - values.cumsum(dim=0)
-    count = max(2, int((left_out > NEGLIGIBLE * values.sum()).sum()) + 1)
+    count = max(2, int((left_out > 1e-5 * values.sum()).sum()) + 1)
     scores = vectors[:, :count] * values[:count].sqrt()
     extreme = scores.gather(0, scores.abs().argmax(dim=0, keepdim=True))
-    rounded = (scores * extreme.sign() / scores.abs().max().clamp(min=1e-30)).half()
+    rounded = (scores * extreme.sign() / scores.abs().max().clamp(min=1e-30)).half()  # to save space
     return np.asarray(rounded.float().cpu().numpy())
 
 

@@ -149,9 +149,7 @@ class Majority(Share):
 
 # Arms of the control study. They are defined here because other studies compare their statistics with them.
 
-STRIPE_BUMPS = 100
-"""Number of bumps in the training set of the CNN that composes thanks to stripes."""
-FAILING, STRIPED = "failing", f"stripes and {STRIPE_BUMPS} bumps"
+FAILING, STRIPED = "failing", "stripes and 100 bumps"
 WHOLE, UNTRAINED = "whole grid", "untrained"
 UNPENALISED, PENALISED = "low-rank, no penalty", "low-rank, both penalties"
 LOW_RANK_WHOLE, LOW_RANK_UNTRAINED = "low-rank, whole grid", "low-rank, untrained"

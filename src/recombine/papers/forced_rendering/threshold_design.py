@@ -42,8 +42,6 @@ MOST_STEPS = 3000
 RESAMPLES = 20_000
 FEWEST = 3
 """Fewest networks for fitting a curve or taking a mean."""
-
-
 PRIMARY = "whole/integer/steps/paper"
 """Protocol on which the exponent is judged, with bumps over the whole grid."""
 LITERAL = "kept/integer/steps/paper"

@@ -1,8 +1,7 @@
 """Figure 4c: training-set size needed for 90 % accuracy against image size, and the underlying curves.
 
 Hue shows region and centres. Circles are fixed steps, triangles fixed epochs. The paper's network is bold. Filled
-symbols are bumps alone, open ones stripes with or without bumps. If too many resamples have no threshold, the bar runs
-off the panel.
+symbols are bumps alone, open ones stripes with or without bumps.
 """
 
 from __future__ import annotations
