@@ -89,7 +89,6 @@ STATISTICS: dict[str, tuple[str, samples.PerSeed]] = {
     "cross-terms, last two\nstages less others": ("cross-terms, last two stages less the others", late_cross_terms),
 }
 """Quantities with which the paper explains failure: panel title, then description and function (one value per seed)."""
-FAMILIES = dict(zip(samples.CONTROLS, ("CNN, bump code", "low-rank, one-hot code"), strict=True))
 
 
 def draw(result: xarray.Dataset) -> Figure:
@@ -107,7 +106,7 @@ def draw(result: xarray.Dataset) -> Figure:
                 ax.set_xticks(range(len(arms)), names, rotation=35, ha="right", fontsize=7)
                 if failing == samples.FAILING:
                     ax.set_title(title, fontsize=9)
-            row[0].set_ylabel(FAMILIES[failing])
+            row[0].set_ylabel("CNN, bump code" if failing == samples.FAILING else "low-rank, one-hot code")
     return figure
 
 

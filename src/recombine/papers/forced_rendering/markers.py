@@ -4,7 +4,7 @@ A *marker* is a metric used to predict composition; a *position* is a stage or a
 in decoder, depth, code, hold-out, data and remedy, and some compose. The result contains every marker of every network
 at every position (`value`). `markers_ranking` scores how well each marker separates composing from failing networks.
 
-Grids with a side above `LARGEST_SIDE` are thinned by two along each axis for kernels of stages, because their spectra
+Grids with a side above 16 are thinned by two along each axis for kernels of stages, because their spectra
 would otherwise dominate the cost. Kernels are cosines of activations (outputs: minus the background). *Effective rank*
 is that of the covariance over the grid, as in `diagnose`.
 """
@@ -111,7 +111,6 @@ def at_positions(result: xarray.Dataset) -> xarray.DataArray:
 
 
 KERNEL_STAGES = ("effective_rank", "schmidt_rank", "single_factor")
-LARGEST_SIDE = 16
 
 
 def measured(batch: Batch) -> dict[str, Any]:
@@ -135,7 +134,7 @@ def measured(batch: Batch) -> dict[str, Any]:
 def _kernels_of_stages(batch: Batch) -> dict[str, Tensor]:
     """Return the ranks and PF_Coeff of every stage's kernel, `[member, stage]`."""
     task = batch.task
-    step = 2 if max(task.grid.shape) > LARGEST_SIDE else 1
+    step = 2 if max(task.grid.shape) > 16 else 1
     points = task.grid.points[(task.grid.indices % step == 0).all(dim=1)].to(batch.device)
     shape = tuple(-(-count // step) for count in task.grid.shape)
     stages = []

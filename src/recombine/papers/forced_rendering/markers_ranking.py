@@ -7,9 +7,7 @@ depth, hold-out, data and remedy, and an architecture's AUROC is over all its pa
 
 For each architecture, a marker's position and sign are chosen such that the mean AUROC over the *other* architectures
 is farthest from 0.5, and the marker is then scored on the left-out architecture. The score is the unweighted mean over
-architectures. Only architectures with at least `FEWEST` composing and `FEWEST` failing networks with the same code are
-used. If the sign is fixed in advance, only the position is chosen, by the largest AUROC with that sign. Rankings choose
-the sign from the data and exclude networks trained on the whole grid.
+architectures. If the sign is fixed in advance, only the position is chosen, by the largest AUROC with that sign.
 
 For intervals, arms (experimental conditions) that have pairs are resampled within each architecture. Networks are not
 resampled, because those of an arm differ only in the seed. Position and sign are chosen again in every resample. An
@@ -43,8 +41,6 @@ from recombine.reproduction.results import Results
 
 FEWEST = 2
 """Fewest composing and failing networks with the same code for an architecture to be scored."""
-AT_ONCE = 1000
-"""Number of resamples scored at a time."""
 RESAMPLES = 10_000
 RANKING_RESAMPLES = 2000
 MODEL_RESAMPLES = 500
@@ -144,7 +140,8 @@ def aurocs(table: Table, resamples: int = 0, seed: int = 0) -> np.ndarray:
     for name in table.scored:
         pairs = paired(table, name)
         draws = multiplicities(len(pairs.arms), resamples, generator)
-        scores = [pairs.aurocs(draws[at : at + AT_ONCE]) for at in range(0, len(draws), AT_ONCE)]
+        # 1000 resamples at a time, to limit memory
+        scores = [pairs.aurocs(draws[at : at + 1000]) for at in range(0, len(draws), 1000)]
         parts.append(np.concatenate(scores).reshape(-1, *table.values.shape[1:]))
     return np.stack(parts, axis=1) if parts else np.full((max(1, resamples), 0, *table.values.shape[1:]), np.nan)
 

@@ -265,10 +265,7 @@ def linear_blend(task: RotationTask, angles: Float[Tensor, " angle"]) -> Float[T
 def edge_regression(
     drawn: Float[Tensor, "*member angle y x"], truths: Float[Tensor, "angle y x"], edges: Float[Tensor, "edge y x"]
 ) -> tuple[Float[Tensor, "*member angle image"], Float[Tensor, "*member angle"]]:
-    """Return each output's weights of the truth and the two edge images, and the share of its square they explain.
-
-    The explained share is NaN where the output is blank.
-    """
+    """Return the weights of the truth and both edges in each output, and the explained share (NaN if it is blank)."""
     known = torch.stack([truths, *(edge.expand_as(truths) for edge in edges)], dim=1)
     return _least_squares(drawn.flatten(-2), known.flatten(-2).to(drawn.device))
 
@@ -306,10 +303,7 @@ def _least_squares(
 def stage_roughness(
     activations: Float[Tensor, "*member angle feature"], inside: Bool[Tensor, " angle"]
 ) -> Float[Tensor, "*member"]:
-    """Return the roughness inside the gap over that outside; below 1 if straighter inside, above 1 if kinked there.
-
-    It is NaN if the path is constant in either region, or straight outside.
-    """
+    """Return roughness inside the gap over that outside; NaN if the path is constant in either or straight outside."""
     path = activations.double()
     after, before = path.roll(-1, dims=-2), path.roll(1, dims=-2)
     second, first = (after - 2 * path + before).norm(dim=-1), (after - before).norm(dim=-1) / 2

@@ -20,8 +20,6 @@ from recombine.reproduction.claims import Claim, Data, Sample, Samples, Statemen
 from recombine.reproduction.criteria import above, below, effect
 from recombine.reproduction.tables import first_hidden, listed_attribute
 
-FEW_PERCENT = 5
-"""Largest percentage of bumps at which the paper claims that stripes help."""
 CONTROLS = {f"failing less {other}": (samples.FAILING, other) for other in (samples.WHOLE, samples.UNTRAINED)}
 Comparison = Callable[[xarray.Dataset, int], Sample]
 """Function that returns a sample from the study's Dataset for a number of bumps added to the stripes."""
@@ -69,10 +67,7 @@ def other_additive(data: Data) -> dict[str, Sample]:
 
 
 def other_gains(data: Data) -> dict[str, Sample]:
-    """Return gains for other numbers of bumps, gains over all training bumps, and the change of shares.
-
-    The shares of stripes and bump (`stripes.conjunctions`) add up to 1, so one falls by as much as the other rises.
-    """
+    """Return gains for other numbers of bumps, gains over all training bumps, and the change of shares."""
     result = data["stripes"]
     many, added = int(result.attrs["many"]), listed_attribute(result, "added")
     cases = dict(_by_bumps(_gain, lambda n, about: n not in (0, about["many"]))(data))
@@ -189,8 +184,8 @@ CLAIMS = (
         (
             Statement(
                 effect("held-out accuracy, with less without stripes, at a few per cent of the bumps", 0.3),
-                _by_percent(lambda percent: percent <= FEW_PERCENT),
-                _by_percent(lambda percent: percent > FEW_PERCENT, errors=True),
+                _by_percent(lambda percent: percent <= 5),
+                _by_percent(lambda percent: percent > 5, errors=True),
             ),
         ),
     ),

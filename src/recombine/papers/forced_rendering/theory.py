@@ -176,10 +176,7 @@ STUDY = TheoryStudy()
 
 
 def linear_split(networks: xarray.Dataset) -> xarray.DataArray:
-    """Return R² of the linear test, averaged over the hidden stages.
-
-    Negative values count as 0, since how much a prediction is worse than the mean is irrelevant.
-    """
+    """Return the mean over hidden stages of the linear test's R²; negative values, worse than the mean, count as 0."""
     return mean_of_hidden(networks["linear_factorization"].clip(min=0))
 
 

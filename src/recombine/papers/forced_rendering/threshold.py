@@ -35,8 +35,6 @@ PER_NETWORK = (
     "bumps", "examples", "accuracy", "whole_accuracy", "held_out_accuracy", "training_over_blank", "training_accuracy",
 )  # fmt: skip
 """Variables stored per network (scores are NaN if it diverged). The target applies to `accuracy`."""
-MOST = 1024
-"""Largest number of training examples on which a network is scored."""
 
 
 class ThresholdStudy(Study[Settings]):
@@ -122,12 +120,12 @@ def training_scores(run: Run, device: torch.device) -> dict[str, float]:
     """Return error over blank and accuracy on a network's training examples; without bumps the accuracy is NaN.
 
     Unlike `scores.training_fit`, this handles bumps off the grid and counts repeated draws separately. If there are
-    more than `MOST` examples, it uses `MOST` evenly spaced ones, which is a random sample since draws are unordered.
+    more than 1024 examples, it uses 1024 evenly spaced ones, which is a random sample since draws are unordered.
     """
     task = run.spec.task
     values = task.training_values(run.spec.seed)
-    if len(values) > MOST:
-        values = values[torch.linspace(0, len(values) - 1, MOST).long()]
+    if len(values) > 1024:
+        values = values[torch.linspace(0, len(values) - 1, 1024).long()]
     module, examples = run.module().to(device), task.examples(values)
     outputs = torch.cat([module(part.to(device)).float() for part in examples.inputs.split(256)])
     targets, values = examples.targets.to(device), values.to(device)

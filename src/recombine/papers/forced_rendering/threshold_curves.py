@@ -11,8 +11,7 @@ training set) and is *not reached* if it lies above the largest affordable train
 tried by more than that factor are 0.
 
 Known answers: for points on a curve, the result is its crossing; accuracies that are constant at 0.5 never cross 0.9.
-For points on 1 − exp(−n / N²), which is not logistic, crossings are off by about 5 % if most points lie near them. The
-factor is the same at every N, so the exponent is still 2.
+For points on 1 − exp(−n / N²), which is not logistic, crossings are off by the same factor at every N.
 """
 
 from __future__ import annotations
@@ -34,10 +33,6 @@ CPU = torch.device("cpu")
 
 EXTRAPOLATED = 2
 """Factor by which a resampled threshold may lie outside the range of training-set sizes."""
-SLOPES = (0.3, 100.0)
-"""Bounds of the slope, per unit of ln n."""
-BEYOND = 3.0
-"""Largest distance of a curve's midpoint from the points' range of ln n."""
 LOWEST_TOP = 1e-6
 TINY = 1e-30
 
@@ -64,8 +59,8 @@ def fitted(
     logs, reached = np.log(np.asarray(examples, dtype=float)), np.asarray(accuracy, dtype=float)
     weights = np.ones((1, len(logs))) if weights is None else weights
     at, points, rows = (torch.from_numpy(part).to(device) for part in (logs, reached, weights))
-    slopes = torch.linspace(np.log(SLOPES[0]), np.log(SLOPES[1]), 13, dtype=at.dtype, device=device)
-    mids = torch.linspace(logs.min() - BEYOND, logs.max() + BEYOND, 36, dtype=at.dtype, device=device)
+    slopes = torch.linspace(np.log(0.3), np.log(100.0), 13, dtype=at.dtype, device=device)
+    mids = torch.linspace(logs.min() - 3, logs.max() + 3, 36, dtype=at.dtype, device=device)
     grid = torch.cartesian_prod(slopes, mids)
     shape = torch.sigmoid(grid[:, :1].exp() * (at - grid[:, 1:]))
     best = grid[_loss(rows @ (shape * points).T, rows @ (shape**2).T)[0].argmin(dim=1)]

@@ -56,11 +56,7 @@ SPELT = {
 
 
 def spelt(protocol: str) -> str:
-    """Return a protocol's description.
-
-    >>> spelt("whole/integer/steps/paper")
-    "paper's network: whole grid, integer, fixed steps"
-    """
+    """Return a protocol's description, such as "paper's network: whole grid, integer, fixed steps"."""
     *choices, network = protocol.split("/")
     return f"{SPELT[network]}: {', '.join(SPELT[choice] for choice in choices)}"
 
