@@ -20,11 +20,6 @@ UNLIMITED = 10_000
 """Width of a table outside a terminal, so that each row is on one line."""
 SHORT, NARROWEST, GAP = 12, 5, 2
 """Width up to which cells are never wrapped, minimum width of other columns, and gap between columns."""
-LONG = 1000
-"""Tables with more rows are written as plain lines, since rich takes seconds for thousands of rows."""
-LONGEST_LIST = 8
-"""Longer lists of points or numbers are replaced by their length."""
-LONGEST_COMMAND = 4000
 HEADINGS = {
     "id_mse": "ID MSE", "ood_mse": "OOD MSE", "id_over_blank": "ID/blank", "ood_over_blank": "OOD/blank",
     "id_accuracy": "ID acc.", "ood_accuracy": "OOD acc.",
@@ -45,7 +40,7 @@ def write_table(screen: Screen, columns: Sequence[Column], title: str | None = N
     if title:
         screen.print(title, soft_wrap=True)
     rows = list(zip(*(column.cells for column in columns), strict=True))
-    if len(rows) > LONG:
+    if len(rows) > 1000:  # rich takes seconds for thousands of rows
         screen.write_lines(
             "\t".join(visible(str(cell)) for cell in row) for row in ([c.heading for c in columns], *rows)
         )
@@ -99,7 +94,7 @@ def field_text(value: Any, *, whole: bool = False) -> str:
         texts = {name: field_text(field, whole=whole) for name, field in fields.items()}
         inner = [f"{name}={f'({text})' if ':' in text else text}" for name, text in texts.items()]
         return ":".join([value["kind"], *inner])
-    if isinstance(value, list) and len(value) > LONGEST_LIST and not whole:
+    if isinstance(value, list) and len(value) > 8 and not whole:
         return f"{len(value)} {'points' if isinstance(value[0], list) else 'values'}"
     return typed(value)
 
@@ -117,4 +112,4 @@ def train_command(spec: Mapping[str, Any]) -> str | None:
         elif value is not None:
             words += [flag, field_text(value, whole=True)]
     command = shlex.join([*words, "--seeds", f"{spec['seed']}..{spec['seed']}"])
-    return command if len(command) <= LONGEST_COMMAND else None
+    return command if len(command) <= 4000 else None
