@@ -20,6 +20,8 @@ UNLIMITED = 10_000
 """Width of a table outside a terminal, so that each row is on one line."""
 SHORT, NARROWEST, GAP = 12, 5, 2
 """Width up to which cells are never wrapped, minimum width of other columns, and gap between columns."""
+LONG = 1000
+"""Tables with more rows are written as plain lines, since rich takes seconds for thousands of rows."""
 HEADINGS = {
     "id_mse": "ID MSE", "ood_mse": "OOD MSE", "id_over_blank": "ID/blank", "ood_over_blank": "OOD/blank",
     "id_accuracy": "ID acc.", "ood_accuracy": "OOD acc.",
@@ -40,7 +42,7 @@ def write_table(screen: Screen, columns: Sequence[Column], title: str | None = N
     if title:
         screen.print(title, soft_wrap=True)
     rows = list(zip(*(column.cells for column in columns), strict=True))
-    if len(rows) > 1000:  # rich takes seconds for thousands of rows
+    if len(rows) > LONG:
         screen.write_lines(
             "\t".join(visible(str(cell)) for cell in row) for row in ([c.heading for c in columns], *rows)
         )
