@@ -8,12 +8,10 @@ Theoretical kernels between points z and z′, from equality of their factor val
 
 - `binary`: 1 if any factor is equal, δ_x + δ_y − δ_x δ_y for two (Eq. 3–4);
 - `product`: 1 if all are equal, δ_x δ_y; it is 0 between held-out and kept points, and so is its agreement;
-- `gaussian_product`: Π exp(−d²/4s²), the overlap of bumps of variance s² in every factor;
-- `gaussian_radial`: the same with the best of several widths;
-- `gaussian_sum`: Σ exp(−d²/4s²), a smooth form of the binary kernel.
+- `gaussian_product`: Π exp(−d²/4s²), the overlap of bumps of variance s² in every factor; `gaussian_radial`: the same
+  with the best of several widths; `gaussian_sum`: Σ exp(−d²/4s²), a smooth form of the binary kernel.
 
-Rows are normalised to unit sum. Agreement is the Pearson correlation of all entries; its null permutes the column
-labels, in the same way in all rows.
+Rows are normalised to unit sum. Agreement is the Pearson correlation of all entries; its null permutes the columns.
 
 A kernel with a fitted width agrees better than one without, so in `kernel_families` every family selects from the same
 widths and profiles, on one half of the kept points, and is scored on the other half. A profile k(d) is `gaussian`,

@@ -30,11 +30,9 @@ that cross in it, so `stripes` + `bump` exceeds `both`. The share of either is i
 mean of what it explains alone and what it adds to the other. The two shares sum to 1.
 
 Non-negative least squares is solved for many problems at once from AᵀA and Aᵀs, in double precision, by block principal
-pivoting (Kim and Park 2011, SIAM J. Sci. Comput. 33): solve least squares on a guessed set of active columns, exchange
-every column that violates the optimality conditions, and repeat. If exchanging all of them stops helping, only the last
-one is exchanged, which cannot cycle. Problems that are unsolved after `PIVOTS` rounds are finished by coordinate
-descent. Columns are scaled to unit length; a column of zeros gets weight 0, so problems of different sizes are padded
-with such columns. A ridge of `RIDGE` makes the weights unique if columns coincide.
+pivoting (Kim and Park 2011, SIAM J. Sci. Comput. 33); problems that are unsolved after `PIVOTS` rounds are finished by
+coordinate descent. Columns are scaled to unit length; a column of zeros gets weight 0, so problems of different sizes
+are padded with such columns. A ridge of `RIDGE` makes the weights unique if columns coincide.
 
 Known answers: a network that draws the sum of its memories scores 1 for `memorised`; one that draws every bump
 correctly scores 0 for it and 1 for the truth. (Its `averaged` score is not 0: stripes cross at the bump.) A network
@@ -310,7 +308,11 @@ def nonnegative_weights(
 
 
 def _pivoted(gram: Tensor, targets: Tensor) -> Tensor:
-    """Weights by block principal pivoting, for columns of unit length."""
+    """Weights by block principal pivoting, for columns of unit length.
+
+    Every column that violates the optimality conditions is exchanged; if that stops helping, only the last one is,
+    which cannot cycle.
+    """
     problems, columns = targets.shape
     result = torch.zeros_like(targets)
     weights, gradient = torch.zeros_like(targets), -targets

@@ -9,9 +9,7 @@ the paper. Two more groups of samples are judged by the same criterion:
 - *controls*: the difference between failing networks and others (composing, untrained, or trained on the whole grid).
   They show whether the cause that the paper names is specific to networks that fail.
 
-A claim is *supported* if all its tests are, *partly supported* if some are, *not supported* if none is and some are
-rejected (*reversed* if the effect is reversed in all of those), *not decidable* if too few networks learnt, and
-*undecided* otherwise. Few networks give a direction but no verdict. *Exploratory* claims have estimates but no verdict.
+Few networks give a direction but no verdict. *Exploratory* claims have estimates but no verdict.
 """
 
 from __future__ import annotations

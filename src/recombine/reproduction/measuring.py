@@ -29,9 +29,6 @@ from recombine.tasks import Task
 if TYPE_CHECKING:
     import xarray
 
-CPU_MEMORY = 1 << 30
-GPU_SHARE = 3
-"""The budget is 1 GiB on a CPU and a third of a GPU's memory, once for activations and once for metrics."""
 ROWS = 256  # number of inputs per forward pass
 BYTES_PER_NUMBER = 28  # memory per activation: one float32 and three float64 copies in the metrics
 MATRICES = 8  # number of float64 matrices of points × points that a probe or a kernel metric needs
@@ -47,10 +44,8 @@ Measured = Mapping[str, Any]
 
 
 def budget(device: torch.device) -> int:
-    """Return the memory in bytes that a measurement may use on a device."""
-    if device.type != "cuda":
-        return CPU_MEMORY
-    return torch.cuda.get_device_properties(device).total_memory // GPU_SHARE
+    """Return the bytes for activations, and again for metrics: 1 GiB on a CPU, a third of a GPU's memory."""
+    return torch.cuda.get_device_properties(device).total_memory // 3 if device.type == "cuda" else 1 << 30
 
 
 class Batch:

@@ -12,17 +12,11 @@ score with those of activations permuted among the kept combinations and among t
 does not change. A test is passed with a score and a recovered fraction of at least 0.9, p ≤ 0.05, and a coordinate for
 every factor.
 
-Held-out points are decisive: a sufficiently general map straightens every smooth injective representation, and a flow
-with enough parameters straightens anything at the points it was trained on. "Entangled" therefore means that
-information about a factor was lost, or that the map does not generalise to new combinations.
-
 Partial factorization (Eq. 28): a grouping is a partition of the factors; the combinations of values within a group
 count as values of one factor. A grouping's value is the score of the linear test minus a penalty for every merger; a
 single group of all factors has score 1 by definition. A held-out point is scored if every group's combination occurs at
-some kept point. A grouping without such a point, or with a group without coordinates, has value −∞.
-
-All of this is functional modularity. Structural modularity is stricter and involves no map: each unit encodes one
-factor (`unit_selectivity`).
+some kept point. A grouping without such a point, or with a group without coordinates, has value −∞. See docs/theory.md
+for why held-out points are needed, and for structural modularity (`unit_selectivity`).
 
 Known answers: linear mixtures of concatenated single-factor codes pass both tests; after an invertible nonlinearity,
 they pass only the second; random vectors per combination, and functions of x + y or x·y alone, pass neither. The

@@ -129,7 +129,9 @@ def straightened(coordinates: Tensor, design: Design, *, steps: int) -> Flow:
         if not len(training.active):
             break
         for own in range(step, min(step + REVISION, steps)):
-            training.descend(*separation, _rate((own + 1) / steps))
+            done = (own + 1) / steps
+            decay = 0.5 + 0.5 * math.cos(math.pi * max(done - WARM_UP, 0) / (1 - WARM_UP))
+            training.descend(*separation, RATE * min(done / WARM_UP, decay))
     return training.flow.with_parameters([own.double() for own in training.best])
 
 
@@ -209,7 +211,3 @@ def _separated(images: Tensor, factor: Tensor, rotation: Tensor) -> Tensor:
 def _mixed(coordinates: Tensor, factor: Tensor, rotation: Tensor) -> Tensor:
     """Invert `_separated`."""
     return coordinates @ rotation.mT @ factor.mT
-
-
-def _rate(done: float) -> float:
-    return RATE * min(done / WARM_UP, 0.5 + 0.5 * math.cos(math.pi * max(done - WARM_UP, 0) / (1 - WARM_UP)))

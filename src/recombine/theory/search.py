@@ -117,14 +117,18 @@ class Search:
         functions = [values.new_zeros(len(values), size, self.rank) for size in self.shape]
         error = values.new_full((len(values),), math.inf)
         generator = torch.Generator().manual_seed(0)
+        # number of problems whose normal equations fit into memory
+        at_once = max(1, MEMORY // (8 * (self.parameters**2 + math.prod(self.shape) * self.rank**2)))
         for start in range(restarts):
             places = torch.nonzero(error > self.enough).flatten()
             if not len(places):
                 break
-            drawn = self._random(values, generator)
-            for part in places.split(self._at_once):
+            # one random start for all problems, so that results do not depend on the batch
+            noise = torch.randn(1, self.parameters, generator=generator, dtype=torch.float64)
+            drawn = self._functions(noise.to(values) / self.rank ** (1 / len(self.shape)))
+            for part in places.split(at_once):
                 own = problems[part]
-                began = [noise.expand(len(own), -1, -1) for noise in drawn] if start else self._singular(own, drawn)
+                began = [each.expand(len(own), -1, -1) for each in drawn] if start else self._singular(own, drawn)
                 refined, remaining = self._descended(own, began)
                 better = remaining < error[part]
                 chosen = part[better]
@@ -138,20 +142,10 @@ class Search:
         """Number of unknowns of a problem."""
         return self.rank * sum(self.shape)
 
-    @property
-    def _at_once(self) -> int:
-        """Number of problems whose normal equations fit into memory."""
-        return max(1, MEMORY // (8 * (self.parameters**2 + math.prod(self.shape) * self.rank**2)))
-
     def _functions(self, flat: Tensor) -> list[Tensor]:
         """Unflatten parameters to the functions `[problem, value, rank]` of each factor."""
         parts = flat.split([self.rank * size for size in self.shape], dim=-1)
         return [part.unflatten(-1, (size, self.rank)) for part, size in zip(parts, self.shape, strict=True)]
-
-    def _random(self, like: Tensor, generator: torch.Generator) -> list[Tensor]:
-        """Return one random start for all problems, so that results do not depend on the batch."""
-        drawn = torch.randn(1, self.parameters, generator=generator, dtype=torch.float64)
-        return self._functions(drawn.to(like) / self.rank ** (1 / len(self.shape)))
 
     def _singular(self, problems: Problems, drawn: Sequence[Tensor]) -> list[Tensor]:
         """Leading singular vectors of every unfolding plus noise, or noise alone if there are too few."""

@@ -5,8 +5,7 @@ rotations, shifts and scale.
 
 Uniform factor values have a product distribution. Its image in a stage is a product over blocks of coordinates, one per
 factor, if features are sums of single-factor functions: projections onto main effects are then independent.
-`additivity` is the fraction of the variance of all features in main effects. (PF_Coeff squares the kernels of the same
-terms, so strong directions count more; `recombine.metrics.neuron_tuning` gives these fractions for single neurons.)
+`additivity` is the fraction of the variance of all features in main effects.
 
 Over kept points (those not held out), the factors are dependent, since some combinations are missing. `hole_dependence`
 measures this dependence in the stage: 0 if the kept points form a product, 1 for a diagonal. It changes along a network
@@ -82,10 +81,13 @@ def hole_dependence(
     kept = _kept(held_out)
     places = _places(shape)[kept].to(gram.device)
     usual = squared_distances(gram.double()).mean(dim=(-2, -1))
-    effects = []
-    for factor in range(len(shape)):
+    factors, effects = len(shape), []
+    paired = gram.double().unflatten(-1, shape).unflatten(-1 - factors, shape)
+    for factor in range(factors):
         values = places[:, factor]
-        distance = squared_distances(_main_effect(gram.double(), shape, factor)).sqrt()[..., values[:, None], values]
+        others = [k - 2 * factors for k in range(factors) if k != factor]
+        effect = paired.mean(dim=[*others, *(k + factors for k in others)])  # Gram matrix over the factor's values
+        distance = squared_distances(effect).sqrt()[..., values[:, None], values]
         rows, columns = distance.mean(dim=-1, keepdim=True), distance.mean(dim=-2, keepdim=True)
         effects.append(distance - rows - columns + distance.mean(dim=(-2, -1), keepdim=True))
     pairs = [_correlation(first, second, ROUNDING**2 * usual) for first, second in combinations(effects, 2)]
@@ -171,14 +173,6 @@ def _mean_square(gram: Tensor, shape: tuple[int, ...], inside: tuple[int, ...]) 
     columns = [name if factor in inside else name.upper() for factor, name in enumerate(rows)]
     outside = prod(count for factor, count in enumerate(shape) if factor not in inside)
     return torch.einsum(f"...{''.join(rows + columns)}->...", paired) / (prod(shape) * outside)
-
-
-def _main_effect(gram: Tensor, shape: tuple[int, ...], factor: int) -> Tensor:
-    """Gram matrix of a factor's main effects over its values."""
-    factors = len(shape)
-    paired = gram.unflatten(-1, shape).unflatten(-1 - factors, shape)
-    others = [k - 2 * factors for k in range(factors) if k != factor]
-    return paired.mean(dim=[*others, *(k + factors for k in others)])
 
 
 def _correlation(first: Tensor, second: Tensor, floor: Tensor) -> Tensor:
