@@ -54,12 +54,8 @@ from recombine.errors import InvalidValue
 THRESHOLD = 0.7
 """Fraction of a bump's height at which pixels overlap; dark pixels are below 0.3 (as in the published scripts)."""
 PERMUTATIONS = 1999
-WIDTHS: tuple[float, ...] = (0.5, 1.0, 2.0, 4.0, 8.0)
-"""Widths of the radial kernel, in grid steps."""
 FAMILY_WIDTHS: tuple[float, ...] = (0.35, 0.5, 0.71, 1.0, 1.41, 2.0, 2.83, 4.0, 5.66, 8.0)
 """Widths that each family selects from, in grid steps."""
-TIE = 1e-9
-"""Correlations that differ by less count as equal."""
 ROUNDING = 1e-12
 """Relative deviation from the mean below which values count as constant."""
 PROFILES: dict[str, Callable[..., Tensor]] = {
@@ -165,7 +161,8 @@ def kernel_agreement(
     rows, columns = positions[held_out].double(), positions[~held_out].double()
     block = normalised(gram.double()[..., held_out, :][..., ~held_out])
     agreement = {name: correlation(block, theoretical_kernel(name, rows, columns)) for name in THEORIES}
-    radial = [correlation(block, theoretical_kernel("gaussian_product", rows, columns, w)) for w in WIDTHS]
+    widths = (0.5, 1.0, 2.0, 4.0, 8.0)  # in grid steps
+    radial = [correlation(block, theoretical_kernel("gaussian_product", rows, columns, w)) for w in widths]
     agreement["gaussian_radial"] = torch.stack(radial).amax(dim=0)
     binary = theoretical_kernel("binary", rows, columns)
     return KernelAgreement(agreement, _permutation_p(block, binary, agreement["binary"], permutations))
@@ -274,7 +271,8 @@ def kernel_families(
     everywhere = family_kernels("or", position[rows], position, widths)
     columns = [kept[half] for half in halves]
     shifted = [_shifted(b, everywhere, c, shape, standardised) for b, c in zip(known, columns, strict=True)]
-    beaten = _score(shifted)[0][..., 1:] >= scores["or"][..., None] - TIE  # the first is the zero shift
+    # the first is the zero shift; correlations that differ by less than 1e-9 count as equal
+    beaten = _score(shifted)[0][..., 1:] >= scores["or"][..., None] - 1e-9
     values = torch.tensor(list(widths), dtype=torch.float64, device=gram.device)
     return FamilyAgreement(
         scores,

@@ -34,11 +34,9 @@ pivoting (Kim and Park 2011, SIAM J. Sci. Comput. 33); problems that are unsolve
 coordinate descent. Columns are scaled to unit length; a column of zeros gets weight 0, so problems of different sizes
 are padded with such columns. A ridge of `RIDGE` makes the weights unique if columns coincide.
 
-Known answers: a network that draws the sum of its memories scores 1 for `memorised`; one that draws every bump
-correctly scores 0 for it and 1 for the truth. (Its `averaged` score is not 0: stripes cross at the bump.) A network
-that draws any non-negative sum of matching memories scores 1 for `matched` and much less for `mismatched`; one that
-draws every bump correctly scores about 0 for both. The sum of two stripes has `stripes` 1; a bump has `bump` 1 and the
-larger share. Positive weights are recovered; a signal that every column opposes gets weights 0.
+Known answers: see docs/metrics.md for equal weights. A network that draws any non-negative sum of matching memories
+scores 1 for `matched` and much less for `mismatched`; one that draws every bump correctly scores about 0 for both. The
+sum of two stripes has `stripes` 1; a bump has `bump` 1 and the larger share.
 """
 
 from __future__ import annotations
@@ -53,7 +51,6 @@ from torch import Tensor
 
 from recombine.errors import InvalidValue
 
-SHUFFLES = 20
 DRAWS = 3
 """Number of mismatched sets per point."""
 ENTRIES_AT_ONCE = 2**24
@@ -139,7 +136,7 @@ def _mismatched(outputs: Tensor, prediction: Tensor) -> Tensor:
     """Mean explained variance if every point is given the prediction of another point."""
     generator = torch.Generator().manual_seed(0)
     scores = []
-    for _ in range(SHUFFLES):
+    for _ in range(20):
         order = torch.randperm(outputs.shape[-2], generator=generator)
         other = torch.empty_like(order)
         other[order] = order.roll(1)

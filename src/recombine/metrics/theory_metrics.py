@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TypeVar
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -32,8 +32,6 @@ from recombine.theory.transport import additivity, hole_dependence, hole_geometr
 
 PERMUTATIONS = 19
 """Number of permutations in the linear test, just enough for p = 0.05."""
-
-T = TypeVar("T")
 
 
 @stage_metric(
@@ -111,7 +109,7 @@ def _tested(stage: Stage, name: str, test: Callable[..., Factorization]) -> dict
     return {name: score, f"{name}_p": p_value}
 
 
-def _over_varying(stage: Stage, test: Callable[..., T]) -> list[tuple[Tensor, T]]:
+def _over_varying(stage: Stage, test: Callable[..., Any]) -> list[tuple[Tensor, Any]]:
     """Indices of the members whose stage varies, and the result of a test on them; empty if the test is impossible."""
     centred, plain = (gram.diagonal(dim1=-2, dim2=-1).sum(dim=-1).flatten() for gram in stage.grams)
     members = torch.nonzero(centred > USEFUL * plain).flatten()

@@ -23,9 +23,6 @@ from torch import Tensor
 from recombine.metrics.registry import Column, Stage, stage_metric
 from recombine.theory.projections import main_effects
 
-SILENT = 1e-12
-"""Neurons whose variance is below this fraction of the stage's largest count as constant."""
-
 
 @dataclass(frozen=True)
 class Tuning:
@@ -46,7 +43,7 @@ def neuron_tuning(activations: Float[Tensor, "*member point feature"], shape: tu
     (1.0, 0.0)
     """
     variance, curves, effects = main_effects(activations, shape)
-    alive = variance > SILENT * variance.amax(dim=-1, keepdim=True)
+    alive = variance > 1e-12 * variance.amax(dim=-1, keepdim=True)  # up to rounding
     shares = effects / torch.where(alive, variance, torch.nan)
     return Tuning(curves, shares.amax(dim=0), (1 - shares.sum(dim=0)).clamp(min=0))
 

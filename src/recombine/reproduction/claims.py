@@ -73,8 +73,6 @@ class Sample:
 
 Samples = Callable[[Data], Mapping[str, Sample]]
 """Function from the available Datasets to samples by case; cases that cannot be computed are left out."""
-NO_SAMPLE = Sample(np.zeros(0), np.zeros(0, dtype=bool), np.zeros(0, dtype=bool))
-"""Placeholder for a case that is missing from the data."""
 
 
 def no_samples(data: Data) -> dict[str, Sample]:
@@ -101,7 +99,8 @@ class Statement:
         samples = self.parts[part](data)
         if part != "tests":
             return samples
-        return {case: samples.get(case, NO_SAMPLE) for case in self.criterion.cases or samples or ["no case"]}
+        missing = Sample(np.zeros(0), np.zeros(0, dtype=bool), np.zeros(0, dtype=bool))
+        return {case: samples.get(case, missing) for case in self.criterion.cases or samples or ["no case"]}
 
 
 @dataclass(frozen=True)

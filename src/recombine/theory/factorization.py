@@ -46,10 +46,6 @@ PASSING, SIGNIFICANT = 0.9, 0.05
 """Minimum score and maximum p-value to pass a test."""
 NONE = -1
 """Stands for the factor of a coordinate that a member does not have, or of a constant unit."""
-CONSTANT = 1e-12
-"""Units whose variance is below this fraction of their mean square count as constant."""
-NUMBERS, TRAINED_POINTS = 1 << 23, 1 << 16
-"""Maximum number of coordinates, and of training points, processed at a time."""
 PENALTY = 0.05
 """Penalty for every merger of two groups."""
 MOST_FACTORS = 5
@@ -227,7 +223,8 @@ class Activations:
             by_size[self.coordinates[member].shape[-1]].append(member)
         for size, alike in sorted(by_size.items()):
             points = copies * len(self.kept)
-            step = max(1, TRAINED_POINTS // points if trained else NUMBERS // (points * size))
+            # limits the number of training points, or of coordinates, that are processed at a time
+            step = max(1, (1 << 16) // points if trained else (1 << 23) // (points * size))
             for first in range(0, len(alike), step):
                 part = alike[first : first + step]
                 yield part, torch.stack([self.coordinates[member] for member in part])
@@ -312,6 +309,6 @@ def unit_selectivity(features: Float[Tensor, "*member point feature"], shape: tu
     """
     refuse_not_finite("features", features)
     variance, _, effects = main_effects(features, shape)
-    varies = variance > CONSTANT * features.double().square().mean(dim=-2)
+    varies = variance > 1e-12 * features.double().square().mean(dim=-2)  # up to rounding
     share = (effects / torch.where(varies, variance, 1.0) * varies).movedim(0, -1)
     return Selectivity(share, torch.where(varies, share.argmax(dim=-1), NONE))

@@ -53,8 +53,6 @@ EXACT_ERROR = 1e-6
 """Relative error below which a rank counts as exact."""
 STEPS, SWEEPS_OF_TWO = 200, 40
 """Maximum number of steps of a search for ε, or of sweeps for two factors, which are far cheaper than steps."""
-IMPROVEMENTS = (1e-5, 1e-3)
-"""Bounds on the relative improvement below which a search for ε ends (a hundredth of ε)."""
 MORE = -1
 """Stands for a rank larger than the largest that was tried."""
 
@@ -179,7 +177,7 @@ def least_ranks(
             least = torch.maximum(least, _spectral_ranks(part, bound)) if part.numel() else least
     ranks = torch.where(least == 0, 0, MORE)
     sweeps = SWEEPS_OF_TWO if len(shape) == 2 else SWEEPS
-    tolerance = min(max(epsilon / 100, IMPROVEMENTS[0]), IMPROVEMENTS[1])
+    tolerance = min(max(epsilon / 100, 1e-5), 1e-3)  # relative improvement below which a search ends
     for rank in range(1, largest + 1):
         places = torch.nonzero((ranks == MORE) & (least <= rank)).flatten()
         if len(places):

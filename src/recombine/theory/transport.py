@@ -43,10 +43,6 @@ from recombine.theory.projections import refuse_not_finite, squared_distances
 
 ROUNDING = 1e-6
 """Distances below this fraction of the RMS distance between points count as 0."""
-FAR = 2.0
-"""Kept points count as distant beyond this multiple of the distance to the nearest one."""
-NEAR = 0.5
-"""Maximum distance of a misplaced activation from that of a distant point, in steps."""
 
 
 def additivity(gram: Float[Tensor, "*member point point"], shape: tuple[int, ...]) -> Float[Tensor, "*member"]:
@@ -129,10 +125,10 @@ def hole_geometry(
     floor = (ROUNDING**2 * usual)[..., None]
     apart = (image > floor) & (way > floor)
     openness = torch.where(apart, (image / torch.where(apart, way, 1.0)).sqrt(), 0.0)
-    far = ways > FAR**2 * way[..., None] + floor[..., None]
+    far = ways > 2**2 * way[..., None] + floor[..., None]  # more than twice as far as the nearest kept point
     step = torch.where(units > floor, units, torch.inf).amin(dim=-1, keepdim=True)
     elsewhere = torch.where(far, images, torch.inf).amin(dim=-1)
-    return Hole(openness, elsewhere < step * NEAR**2)
+    return Hole(openness, elsewhere < step * 0.5**2)  # within half a step
 
 
 def _step_lengths(squared: Tensor, shape: tuple[int, ...], held_out: Tensor) -> Tensor:
