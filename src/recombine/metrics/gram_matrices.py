@@ -27,8 +27,7 @@ The columns are split in blocks: neighbours have nearly the same outputs, so a c
 each point into the other half. The grid is cut in the middle of each factor, and blocks are assigned by the parity of
 the number of factors with values above the cut. For two factors, opposite quadrants form a half, so each half has as
 many low as high values, and columns that share a value with every row. Scores are averaged over the halves.
-`standardised` rows (mean 0 and spread 1 within each half, in the block and in the theory) all have the same weight;
-normalising by row sums is not possible for distances, which enter with a minus sign.
+`standardised` rows (mean 0 and spread 1 within each half, in the block and in the theory) all have the same weight.
 
 The null preserves how outputs vary between points: all columns are shifted cyclically by the same number of steps along
 each factor, and `or` selects again; p is over all shifts. Small shifts, and shifts along one factor, preserve much of

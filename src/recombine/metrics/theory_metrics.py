@@ -1,9 +1,7 @@
 """Stage metrics from the paper's theory (Appendix A, §3.4), based on the functions in `recombine.theory`.
 
 The factorization tests (Eq. 23–28) are fitted to kept points and scored at held-out ones; without a hold-out, a random
-fifth of the points is left out. They are NaN for a constant stage, or if the hold-out leaves nothing to predict. The
-other metrics measure where a kernel lies between memorisation and factorization, how much factor information is lost,
-and how the distribution of factors and its hole change. All share one Gram matrix per stage (`Stage.grams`).
+fifth of the points is left out. They are NaN for a constant stage, or if the hold-out leaves nothing to predict.
 """
 
 from __future__ import annotations

@@ -47,8 +47,6 @@ BETAS, STILL = (0.9, 0.999), 1e-5
 """Adam's betas and epsilon; gradients well below epsilon are rounding errors (for instance, that of a common shift)."""
 REVISION = 10
 """Steps between updates of the separation."""
-PATIENCE = 80
-"""Number of steps without improvement after which a member stops."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -165,7 +163,7 @@ class Training:
         self.value[at], self.improved[at] = value[better], step
         for best, own in zip(self.best, self.flow.parameters, strict=True):
             best[at] = own[better]
-        going_on = self.improved[self.active] > step - PATIENCE
+        going_on = self.improved[self.active] > step - 80  # else there was no improvement for 80 steps
         if not bool(going_on.all()):
             self.active, self.points = self.active[going_on], self.points[going_on]
             self.flow = self.flow.with_parameters([own[going_on] for own in self.flow.parameters])

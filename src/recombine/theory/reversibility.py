@@ -1,10 +1,9 @@
 """Reversible and irreversible mixing (A.3): how well the factors can be recovered from a stage.
 
-A stage that mixes factors reversibly has lost no information: some linear or nonlinear map recovers them.
-`factor_recovery` searches for such a map over the whole grid with several decoders, cross-validated over random folds
-of the points. Neighbours of a scored point are in the training folds, so this measures information, not generalisation.
-For each fold and factor, the decoder is selected by its errors in the other folds, so selection does not bias the
-score: noise features have an R² of about 0.
+`factor_recovery` searches for a map from a stage to the factors with several decoders, cross-validated over random
+folds of the points. Neighbours of a scored point are in the training folds, so this measures information, not
+generalisation. For each fold and factor, the decoder is selected by its errors in the other folds, so selection does
+not bias the score: noise features have an R² of about 0.
 
 A map that no decoder here can represent looks like a loss. The metric tensor does not depend on decoders and reveals
 local losses (`jacobian_rank`, `local_loss`), but misses distant points that are mapped onto one another.

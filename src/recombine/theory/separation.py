@@ -36,7 +36,6 @@ from recombine.errors import InvalidValue
 
 UNKNOWN = -1
 """Label of a value that no kept point has."""
-POLAR_STEPS = 20
 RIDGE = 1e-9
 """Ridge of the whitening, relative to the mean variance."""
 
@@ -187,7 +186,7 @@ def best_rotation(covariances: Tensor) -> Tensor:
     starts = torch.linalg.eigh(torch.einsum("sg,mgij->smij", orders, covariances))[1]
     explained = torch.stack([explained_shares(covariances, own).amax(dim=1).sum(dim=-1) for own in starts])
     rotation = starts[explained.argmax(dim=0), torch.arange(len(covariances), device=covariances.device)]
-    for _ in range(POLAR_STEPS):
+    for _ in range(20):
         rotation = polar_step(covariances, rotation)
     return rotation
 

@@ -4,8 +4,7 @@ All metrics are functions of a Gram matrix over the grid's points (`projections.
 rotations, shifts and scale.
 
 Uniform factor values have a product distribution. Its image in a stage is a product over blocks of coordinates, one per
-factor, if features are sums of single-factor functions: projections onto main effects are then independent.
-`additivity` is the fraction of the variance of all features in main effects.
+factor, if features are sums of single-factor functions (`additivity`): projections onto main effects are independent.
 
 Over kept points (those not held out), the factors are dependent, since some combinations are missing. `hole_dependence`
 measures this dependence in the stage: 0 if the kept points form a product, 1 for a diagonal. It changes along a network
