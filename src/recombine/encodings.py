@@ -53,9 +53,9 @@ class Encoding(Variant):
     def present(self, values: Float[Tensor, "*shape"], factor: Factor) -> Float[Tensor, "*shape neuron"]:
         """Return the code of each value, zero where the value is NaN because the factor is absent."""
         absent = torch.isnan(values)
-        if not self.population:
+        if not self.of(factor).population:
             if bool(absent.any()):
-                raise InvalidValue("encoding", self.kind, "a population code, since some factors are absent")
+                raise InvalidValue("encoding", self.of(factor).kind, "a population code, since some factors are absent")
             return self.code(values, factor)
         code = self.code(torch.where(absent, torch.full_like(values, factor.low), values), factor)
         return torch.where(absent[..., None], torch.zeros_like(code), code)
@@ -330,6 +330,3 @@ class Mixed(Encoding):
 
     def code(self, values: Float[Tensor, "*shape"], factor: Factor) -> Float[Tensor, "*shape neuron"]:
         return self.of(factor).code(values, factor)
-
-    def present(self, values: Float[Tensor, "*shape"], factor: Factor) -> Float[Tensor, "*shape neuron"]:
-        return self.of(factor).present(values, factor)

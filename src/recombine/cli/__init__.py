@@ -24,10 +24,6 @@ WRONG, MISUSED, STOPPED, READER_LEFT = 1, 2, 130, 141
 """Exit codes for failed runs, user errors (or output that cannot be written), interruptions and closed pipes."""
 TRACEBACK = "--traceback"
 LIBRARIES = ("torch", "numpy", "pydantic", "xarray", "safetensors", "triton", "distributed")
-EPILOGUE = (
-    f"Every command also takes {HELP_ALL} (show all flags), {IMPORT} MODULE (load your own decoders, tasks, metrics, "
-    f"…; see docs/extending.md) and {TRACEBACK} (show the full traceback on error)."
-)
 
 app = App(
     name="recombine",
@@ -35,7 +31,8 @@ app = App(
     "it?",
     version_flags=(),  # --version is a command, below
     help_format="plaintext",
-    help_epilogue=EPILOGUE,
+    help_epilogue=f"Every command also takes {HELP_ALL} (show all flags), {IMPORT} MODULE (load your own decoders, "
+    f"tasks, metrics, …; see docs/extending.md) and {TRACEBACK} (show the full traceback on error).",
     help_flags=HELP,
     default_parameter=Parameter(negative_iterable=()),
     suppress_keyboard_interrupt=False,  # cyclopts would exit without a message

@@ -48,7 +48,6 @@ def require_file(path: Path, field: str) -> None:
         raise InvalidValue(field, str(path), "a file, not a directory")
     with one_line_errors(path, field):
         try:
-            with tempfile.TemporaryFile(dir=path.parent):
-                pass
+            tempfile.TemporaryFile(dir=path.parent).close()
         except FileNotFoundError:
             raise InvalidValue(field, str(path), "a file in an existing folder") from None

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 DAMAGED, UNREADABLE = 1, 2  # exit codes
 KEY_DIGITS, FEW = 10, 4
 """Number of digits shown of a key, and maximum number of keys in a message."""
-LONGEST_CELL = 40
 TABLES = (".csv", ".parquet")
 
 app = App(name="runs", help="List, show, prune and export stored runs.", help_format="plaintext", help_flags=HELP)
@@ -107,7 +106,7 @@ def _cell(value: Any) -> str:
     """Return a value as text; pandas turns integers into floats where some are missing."""
     if value is None or value != value:
         return "–"
-    return f"{value:.6g}" if isinstance(value, float) else shortened(typed(value), LONGEST_CELL)
+    return f"{value:.6g}" if isinstance(value, float) else shortened(typed(value), 40)
 
 
 def _some(keys: Sequence[str]) -> str:

@@ -22,9 +22,6 @@ SHORT, NARROWEST, GAP = 12, 5, 2
 """Width up to which cells are never wrapped, minimum width of other columns, and gap between columns."""
 LONG = 1000
 """Tables with more rows are written as plain lines, since rich takes seconds for thousands of rows."""
-LONGEST_LIST = 8
-"""Longer lists of points or numbers are replaced by their length."""
-LONGEST_COMMAND = 4000
 HEADINGS = {
     "id_mse": "ID MSE", "ood_mse": "OOD MSE", "id_over_blank": "ID/blank", "ood_over_blank": "OOD/blank",
     "id_accuracy": "ID acc.", "ood_accuracy": "OOD acc.",
@@ -99,7 +96,7 @@ def field_text(value: Any, *, whole: bool = False) -> str:
         texts = {name: field_text(field, whole=whole) for name, field in fields.items()}
         inner = [f"{name}={f'({text})' if ':' in text else text}" for name, text in texts.items()]
         return ":".join([value["kind"], *inner])
-    if isinstance(value, list) and len(value) > LONGEST_LIST and not whole:
+    if isinstance(value, list) and len(value) > 8 and not whole:
         return f"{len(value)} {'points' if isinstance(value[0], list) else 'values'}"
     return typed(value)
 
@@ -117,4 +114,4 @@ def train_command(spec: Mapping[str, Any]) -> str | None:
         elif value is not None:
             words += [flag, field_text(value, whole=True)]
     command = shlex.join([*words, "--seeds", f"{spec['seed']}..{spec['seed']}"])
-    return command if len(command) <= LONGEST_COMMAND else None
+    return command if len(command) <= 4000 else None

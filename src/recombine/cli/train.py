@@ -24,18 +24,6 @@ from recombine.sweep.executors import CHECKPOINT_SECONDS
 from recombine.sweep.local import Check
 from recombine.training import DEFAULT_PRECISION, DEVICES, program_of, resolve_device
 
-MOST_SUMMARISED = 5000
-"""Maximum number of runs in the final table."""
-MOST_HOLDOUTS = 8
-"""Maximum number of hold-outs that are described one by one."""
-PROCESSES = (
-    "Number of single-threaded worker processes on a CPU. Default: one per core for reproduce; for train, no workers "
-    "(everything runs in this process)."
-)
-SCHEDULER = (
-    "Address (tcp://HOST:PORT) or scheduler file of the Dask cluster to train on; its workers must have access to the "
-    "same store."
-)
 RARE = Group.create_ordered(f"{MORE} execution")
 
 
@@ -48,8 +36,10 @@ class ExecutorFlags:
     store: StorePath = None
     members: Whole | None = None
     """Maximum number of models trained together. Default: depends on the device."""
-    processes: Annotated[Whole | None, Parameter(help=PROCESSES)] = None
-    scheduler: Annotated[str | None, Parameter(help=SCHEDULER)] = None
+    processes: Whole | None = None
+    """Number of single-threaded worker processes on a CPU. Default: one per core for reproduce, none for train."""
+    scheduler: str | None = None
+    """Address (tcp://HOST:PORT) or scheduler file of a Dask cluster whose workers have access to the same store."""
 
     def default_precision(self) -> str:
         """Return the precision for the device; with a scheduler and `auto`, assume workers without GPUs."""
@@ -83,10 +73,10 @@ class TrainingFlags(ExecutorFlags):
             checkpoint_seconds=CHECKPOINT_SECONDS if self.checkpoint is None else self.checkpoint, memory=self.memory,
             scheduler=self.scheduler, check=check, progress=True,
         )  # fmt: skip
-        if len(runs) <= MOST_SUMMARISED:
+        if len(runs) <= 5000:
             write_summary(console(), summarize(runs))
         tasks = {(spec.task.holdout, spec.task.grid, spec.task.holdout_summary): spec.task for spec in specs}
-        if len(tasks) > MOST_HOLDOUTS:
+        if len(tasks) > 8:
             say(f"{len(tasks)} hold-outs")
         else:
             for task in tasks.values():

@@ -24,8 +24,6 @@ from recombine.metrics.registry import STAGE_METRICS
 if TYPE_CHECKING:
     import pandas
 
-LIGHTNING = ("lightning.pytorch", "pytorch_lightning")
-"""The two package names of Lightning; a trainer from one does not accept callbacks from the other."""
 USUAL = (
     "id_error", "ood_error", "ood_over_mean", "factorization_mean", "partial_factorization", "log_volume_std",
 )  # fmt: skip
@@ -159,8 +157,8 @@ class DiagnosisCallback:
         """
         if each not in ("epoch", "step"):
             raise InvalidValue("each", each, "epoch or step")
-        imported_first = sorted(LIGHTNING, key=lambda name: name not in sys.modules)
-        for name in imported_first:
+        # the package that is already imported comes first, since its trainer does not accept the other's callbacks
+        for name in sorted(("lightning.pytorch", "pytorch_lightning"), key=lambda name: name not in sys.modules):
             with suppress(ImportError):
                 return _lightning_class(import_module(name))(self, module, each)
         raise RecombineError("lightning is not installed: pip install lightning")

@@ -56,8 +56,6 @@ from recombine.tasks import ArrayTask
 GEOMETRIES = ("auto", "exact", "differences")
 PERMUTATIONS = 499
 """Number of permutations in the kernel test; studies that need smaller p-values use more."""
-AVERAGED = ("kernel_agreement", "superposition")
-"""Output scores that are averaged over sub-grids."""
 
 
 def diagnose(
@@ -302,9 +300,9 @@ def _shaped(targets: Tensor, outputs: Tensor) -> Tensor:
 
 
 def _averaged_scores(scores: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Return the scores in `AVERAGED` as means over sub-grids with standard errors; others from the first sub-grid."""
+    """Return two scores as means over sub-grids with standard errors, and the others from the first sub-grid."""
     combined = {name: value for own in reversed(scores) for name, value in own.items()}
-    for name in AVERAGED if len(scores) > 1 else ():
+    for name in ("kernel_agreement", "superposition") if len(scores) > 1 else ():
         if name in combined:
             values = torch.tensor([own[name][1] for own in scores if name in own], dtype=torch.float64)
             _add_estimate(combined, name, repeated_estimate(values), combined[name][0])

@@ -28,8 +28,6 @@ NEAR = 1e-6
 """Tolerance when matching a factor value, relative to the factor's range."""
 LISTED = 12
 """Maximum number of values in a message."""
-TICKS = 6
-"""Maximum number of ticks on an axis whose values are not evenly spaced."""
 
 
 def plane_figure(
@@ -91,7 +89,7 @@ def _even(ax: Axes, values: np.ndarray, axis: str) -> np.ndarray:
     if len(steps) < 2 or np.allclose(steps, steps[0]):
         return values
     places = np.arange(len(values), dtype=float)
-    shown = np.unique(np.linspace(0, len(values) - 1, min(TICKS, len(values))).round().astype(int))
+    shown = np.unique(np.linspace(0, len(values) - 1, min(6, len(values))).round().astype(int))
     getattr(ax, f"set_{axis}ticks")(places[shown], [f"{values[k]:g}" for k in shown])
     return places
 
@@ -110,7 +108,12 @@ def profile_figure(result: xarray.Dataset) -> Figure:
         )
         for ax, (title, lines) in zip(axes.flat, panels.items(), strict=True):
             for label, name in lines.items():
-                _line(ax, result[name], label)
+                values = result[name]
+                heights = (values.mean("factor") if "factor" in values.dims else values).values
+                (line,) = ax.plot(np.maximum(heights, LOWEST), marker="o", markersize=4, label=label)
+                if (below := np.flatnonzero(heights < LOWEST)).size:
+                    arrows = {"marker": "v", "markersize": 8, "label": f"{label}, below {LOWEST:g}"}
+                    ax.plot(below, [LOWEST] * below.size, linestyle="none", color=line.get_color(), **arrows)
             ax.set_title(title, loc="left")
             ax.grid(axis="x", color="0.92")
             ax.legend(loc="center left", bbox_to_anchor=(1.01, 0.5))
@@ -119,16 +122,6 @@ def profile_figure(result: xarray.Dataset) -> Figure:
         axes[-1, 0].set_xlim(-0.5, len(labels) - 0.5)
         _annotate(figure, "stage by stage", result, prefix, width)
     return figure
-
-
-def _line(ax: Axes, values: xarray.DataArray, label: str) -> None:
-    """Draw a curve over the stages, with arrows for values below the lowest value drawn."""
-    heights = (values.mean("factor") if "factor" in values.dims else values).values
-    (line,) = ax.plot(np.maximum(heights, LOWEST), marker="o", markersize=4, label=label)
-    if (below := np.flatnonzero(heights < LOWEST)).size:
-        lowest = np.full(below.size, LOWEST)
-        label = f"{label}, below {LOWEST:g}"
-        ax.plot(below, lowest, linestyle="none", marker="v", markersize=8, color=line.get_color(), label=label)
 
 
 def stage_labels(stages: list[str]) -> tuple[list[str], str]:

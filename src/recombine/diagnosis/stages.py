@@ -26,8 +26,6 @@ from recombine.metrics.stages import INPUT, Encode, Reader, Tap, flat, sampled, 
 OUTPUT = "output"
 MODULE_OUTPUT = ".output"
 """Key of the module's output among the layouts; no submodule can have this path."""
-NESTING = 6
-"""Maximum depth to which a returned object is searched for tensors."""
 FEW, SMALL, MANY = 4, 3, 24
 NAMED, SHOWN = 6, 12
 """Maximum number of submodules listed in a note and in an error message."""
@@ -141,7 +139,7 @@ def tensors_in(returned: object) -> list[Tensor]:
             for inner in list(fields.values() if isinstance(fields, Mapping) else fields):
                 yield from found(inner, depth - 1)
 
-    return list(found(returned, NESTING))
+    return list(found(returned, depth=6))
 
 
 def module_stages(

@@ -63,10 +63,6 @@ def _leaving_every_value(order: Int[Tensor, " point"], count: int, grid: FactorG
     return torch.tensor(drawn, dtype=torch.int64)
 
 
-_POINTS = re.compile(r"(points=|shape=)?[\d,;]*|factors=[\w,]*")
-"""Pattern of a mask's fields written as text, as opposed to a file name."""
-
-
 @HOLDOUTS.register
 class Mask(Pattern):
     """An arbitrary list of held-out points, as integer positions.
@@ -97,7 +93,7 @@ class Mask(Pattern):
 
     @classmethod
     def from_text(cls, parts: list[str]) -> Self:
-        if all(_POINTS.fullmatch(part) for part in parts):
+        if all(re.fullmatch(r"(points=|shape=)?[\d,;]*|factors=[\w,]*", part) for part in parts):  # not a file name
             return super().from_text(parts)
         path = Path(":".join(parts).removeprefix("points="))
         if path.suffix == ".npy":

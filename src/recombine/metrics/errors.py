@@ -203,7 +203,8 @@ def peak_scores(
     if chosen is not None:
         signals, positions = signals[..., chosen, :, :], positions[chosen]
     tops = separate_peaks(signals, dark=dark)
-    column, row = (_near(positions[:, axis], tops.shape[-1 - axis]) for axis in range(2))
+    pixels = [torch.arange(length).to(positions) for length in (tops.shape[-1], tops.shape[-2])]
+    column, row = ((own - positions[:, k, None]).abs() <= TOLERANCE for k, own in enumerate(pixels))
     centre = row[:, :, None] & column[:, None, :]
     away = ~centre
     aligned = row[:, :, None] | column[:, None, :]
@@ -217,12 +218,6 @@ def peak_scores(
         "away_aligned": _own(tops, aligned & away) / _own(tops, away),
         "away_chance": _others(tops, aligned & away) / _others(tops, away),
     }
-
-
-def _near(values: Tensor, length: int) -> Tensor:
-    """Mask of the pixels of an axis that are near each point's value."""
-    pixels = torch.arange(length, dtype=values.dtype, device=values.device)
-    return (pixels - values[:, None]).abs() <= TOLERANCE
 
 
 def _own(tops: Tensor, region: Tensor) -> Tensor:

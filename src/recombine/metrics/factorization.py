@@ -106,7 +106,6 @@ def landmarks(shape: tuple[int, ...], *, bump: float = 1.0) -> dict[str, Float[T
     >>> {name: round(place.item(), 2) + 0.0 for name, place in landmarks((6, 6)).items()}
     {'delta': 0.0, 'additive': 1.0, 'or': 0.87, 'broad': 0.99, 'bump': 0.71}
     """
-    widest = max(shape) / 2
     places = torch.cartesian_prod(*(torch.arange(count) for count in shape)).double()
     steps = places[:, None, :] - places[None, :, :]
     equal = (steps == 0).double()
@@ -114,7 +113,7 @@ def landmarks(shape: tuple[int, ...], *, bump: float = 1.0) -> dict[str, Float[T
         "delta": equal.prod(dim=-1),
         "additive": equal.sum(dim=-1),
         "or": 1 - (1 - equal).prod(dim=-1),
-        "broad": torch.exp(-(steps**2).sum(dim=-1) / (4 * widest**2)),
+        "broad": torch.exp(-(steps**2).sum(dim=-1) / max(shape) ** 2),
         "bump": torch.exp(-(steps**2).sum(dim=-1) / (4 * bump**2)),
     }
     return {name: above_delta(partial_factorization(kernel, shape), shape) for name, kernel in kernels.items()}

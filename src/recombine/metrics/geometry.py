@@ -2,17 +2,14 @@
 (Eq. 6–7, 39–42; §3.4; Fig. 2e–f, 3c, 4d).
 
 All metrics are functions of the metric tensor g over the factors (`recombine.metrics.stages`). Factorization is
-averaged over points (as in the paper) or computed from the averaged g (as in the published scripts). Cross-terms are
-normalised by the geometric mean of g_xx and g_yy: normalised by their sum, they would be small whenever one factor
-moves a stage much more than the other, at any angle.
+averaged over points (as in the paper) or computed from the averaged g (as in the published scripts).
 
 Spreads are standard deviations over points. Regions are *held* (held out) and *kept* (all others). A region's spread is
 around its own mean; the *excess* is the held-out minus the kept spread. Deviations are from the kept points' mean.
 
 The Laplacian of a map over the grid is the sum of its second differences f(i + 1) − 2 f(i) + f(i − 1) along every
 factor, in grid steps. It is defined at inner points, which have both neighbours along every factor, possibly outside
-the point's region. Unlike spread, roughness is local: a uniform slope has spread but no roughness. The median ignores
-the few large values at a region's border, and at the grid's border, where finite differences are one-sided.
+the point's region. The median ignores the few large values at the borders of a region or of the grid.
 
 Known answers: g = I has volume 1, factorization 1 and cross-term 0; two factors that move a stage in the same direction
 have volume 0, factorization ½ and cross-term 1, regardless of their units. A stage of constant volume has spread,

@@ -8,12 +8,10 @@ Theoretical kernels between points z and z′, from equality of their factor val
 
 - `binary`: 1 if any factor is equal, δ_x + δ_y − δ_x δ_y for two (Eq. 3–4);
 - `product`: 1 if all are equal, δ_x δ_y; it is 0 between held-out and kept points, and so is its agreement;
-- `gaussian_product`: Π exp(−d²/4s²), the overlap of bumps of variance s² in every factor;
-- `gaussian_radial`: the same with the best of several widths;
-- `gaussian_sum`: Σ exp(−d²/4s²), a smooth form of the binary kernel.
+- `gaussian_product`: Π exp(−d²/4s²), the overlap of bumps of variance s² in every factor; `gaussian_radial`: the same
+  with the best of several widths; `gaussian_sum`: Σ exp(−d²/4s²), a smooth form of the binary kernel.
 
-Rows are normalised to unit sum. Agreement is the Pearson correlation of all entries; its null permutes the column
-labels, in the same way in all rows.
+Rows are normalised to unit sum. Agreement is the Pearson correlation of all entries; its null permutes the columns.
 
 A kernel with a fitted width agrees better than one without, so in `kernel_families` every family selects from the same
 widths and profiles, on one half of the kept points, and is scored on the other half. A profile k(d) is `gaussian`,
@@ -29,8 +27,7 @@ The columns are split in blocks: neighbours have nearly the same outputs, so a c
 each point into the other half. The grid is cut in the middle of each factor, and blocks are assigned by the parity of
 the number of factors with values above the cut. For two factors, opposite quadrants form a half, so each half has as
 many low as high values, and columns that share a value with every row. Scores are averaged over the halves.
-`standardised` rows (mean 0 and spread 1 within each half, in the block and in the theory) all have the same weight;
-normalising by row sums is not possible for distances, which enter with a minus sign.
+`standardised` rows (mean 0 and spread 1 within each half, in the block and in the theory) all have the same weight.
 
 The null preserves how outputs vary between points: all columns are shifted cyclically by the same number of steps along
 each factor, and `or` selects again; p is over all shifts. Small shifts, and shifts along one factor, preserve much of
@@ -56,12 +53,8 @@ from recombine.errors import InvalidValue
 THRESHOLD = 0.7
 """Fraction of a bump's height at which pixels overlap; dark pixels are below 0.3 (as in the published scripts)."""
 PERMUTATIONS = 1999
-WIDTHS: tuple[float, ...] = (0.5, 1.0, 2.0, 4.0, 8.0)
-"""Widths of the radial kernel, in grid steps."""
 FAMILY_WIDTHS: tuple[float, ...] = (0.35, 0.5, 0.71, 1.0, 1.41, 2.0, 2.83, 4.0, 5.66, 8.0)
 """Widths that each family selects from, in grid steps."""
-TIE = 1e-9
-"""Correlations that differ by less count as equal."""
 ROUNDING = 1e-12
 """Relative deviation from the mean below which values count as constant."""
 PROFILES: dict[str, Callable[..., Tensor]] = {
@@ -167,7 +160,8 @@ def kernel_agreement(
     rows, columns = positions[held_out].double(), positions[~held_out].double()
     block = normalised(gram.double()[..., held_out, :][..., ~held_out])
     agreement = {name: correlation(block, theoretical_kernel(name, rows, columns)) for name in THEORIES}
-    radial = [correlation(block, theoretical_kernel("gaussian_product", rows, columns, w)) for w in WIDTHS]
+    widths = (0.5, 1.0, 2.0, 4.0, 8.0)  # in grid steps
+    radial = [correlation(block, theoretical_kernel("gaussian_product", rows, columns, w)) for w in widths]
     agreement["gaussian_radial"] = torch.stack(radial).amax(dim=0)
     binary = theoretical_kernel("binary", rows, columns)
     return KernelAgreement(agreement, _permutation_p(block, binary, agreement["binary"], permutations))
@@ -276,7 +270,8 @@ def kernel_families(
     everywhere = family_kernels("or", position[rows], position, widths)
     columns = [kept[half] for half in halves]
     shifted = [_shifted(b, everywhere, c, shape, standardised) for b, c in zip(known, columns, strict=True)]
-    beaten = _score(shifted)[0][..., 1:] >= scores["or"][..., None] - TIE  # the first is the zero shift
+    # the first is the zero shift; correlations that differ by less than 1e-9 count as equal
+    beaten = _score(shifted)[0][..., 1:] >= scores["or"][..., None] - 1e-9
     values = torch.tensor(list(widths), dtype=torch.float64, device=gram.device)
     return FamilyAgreement(
         scores,

@@ -1,9 +1,5 @@
 """Linear probes: how well factors can be decoded linearly from a stage (Fig. 2 a–b).
 
-The paper fits and scores ordinary least squares on the same grid. With more features than points, that score is near 1
-for any stage, even a random one. The held-out probe is a ridge regression, fitted to kept (not held-out) combinations
-and scored on held-out ones.
-
 The ridge is relative: λ = `ridge` × the mean squared norm of the centred features, so its effect is comparable between
 stages. `ridge=0` is least squares, except that directions with less than `RANK_TOLERANCE` of the features' variance are
 damped by a ridge of that size, so that a Cholesky factor exists.

@@ -10,13 +10,10 @@ without replacement and independently for each factor, so a mean over a sub-grid
 independent, so the standard error comes from the variation between independent sub-grids, s / √parts. A metric that
 depends on the number of points (such as an effective rank) takes its value for a grid of the sub-grid's size.
 
-A *plan* selects the points to measure. A small grid is measured completely. On a larger one, output errors are measured
-at random points and everything else on `PARTS` random sub-grids, drawn independently of the hold-out. If one of them
-has no held-out points, the metrics that need them are measured on sub-grids redrawn until they have some. Means over
-held-out points remain unbiased; means over kept points are biased towards the hold-out, which their standard error does
-not show (on 8 × 8 × 8 points with a corner of 3 × 3 × 3 held out, 95 % intervals of factorization cover the truth in 95
-% of draws for held-out and 84 % for kept points). If the data lack combinations, metrics that need a grid are measured
-on a sub-grid without gaps.
+A *plan* selects the points to measure, as described in docs/metrics.md ("Large grids"). On sub-grids that are redrawn
+until they have held-out points, means over kept points are biased towards the hold-out, which their standard error does
+not show (on 8 × 8 × 8 points with a corner of 3 × 3 × 3 held out, 95 % intervals of factorization cover the truth in
+95 % of draws for held-out and 84 % for kept points).
 
 Known answers: sampling all points gives the exact mean with error 0; about 95 % of the 95 % intervals contain the mean.
 """
@@ -54,9 +51,6 @@ SUFFIX = "_se"
 SAMPLED = "points"
 """Attribute with the number of sampled points, if the grid was sampled."""
 NO_HELD_OUT = "no sub-grid has held-out points: metrics that need them are left out, except errors of the outputs"
-
-
-# -- estimates ---------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -132,9 +126,6 @@ def _error(values: Tensor, population: int) -> Tensor:
     if count < 2:
         return torch.full_like(values.sum(dim=-1), torch.nan)
     return values.std(dim=-1) * ((1 - count / population) / count) ** 0.5
-
-
-# -- points and sub-grids ----------------------------------------------------------------------------------------------
 
 
 def stratified_sample(
@@ -273,9 +264,6 @@ def gap_free_sub_grid(grid: FactorGrid, present: Bool[Tensor, " point"]) -> SubG
 def _has_both_sides(held_out: Tensor) -> bool:
     """Return whether there are enough held-out and kept points."""
     return FEWEST <= int(held_out.sum()) <= len(held_out) - FEWEST
-
-
-# -- plans -------------------------------------------------------------------------------------------------------------
 
 
 class Scope(Enum):

@@ -162,9 +162,6 @@ def _groups(sizes: Mapping[str, int], capacity: int) -> Iterator[list[str]]:
         yield group
 
 
-# -- derivatives -------------------------------------------------------------------------------------------------------
-
-
 def metric_tensor(
     reader: Reader,
     points: Float[Tensor, "point factor"],

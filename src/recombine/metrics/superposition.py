@@ -30,17 +30,13 @@ that cross in it, so `stripes` + `bump` exceeds `both`. The share of either is i
 mean of what it explains alone and what it adds to the other. The two shares sum to 1.
 
 Non-negative least squares is solved for many problems at once from AᵀA and Aᵀs, in double precision, by block principal
-pivoting (Kim and Park 2011, SIAM J. Sci. Comput. 33): solve least squares on a guessed set of active columns, exchange
-every column that violates the optimality conditions, and repeat. If exchanging all of them stops helping, only the last
-one is exchanged, which cannot cycle. Problems that are unsolved after `PIVOTS` rounds are finished by coordinate
-descent. Columns are scaled to unit length; a column of zeros gets weight 0, so problems of different sizes are padded
-with such columns. A ridge of `RIDGE` makes the weights unique if columns coincide.
+pivoting (Kim and Park 2011, SIAM J. Sci. Comput. 33); problems that are unsolved after `PIVOTS` rounds are finished by
+coordinate descent. Columns are scaled to unit length; a column of zeros gets weight 0, so problems of different sizes
+are padded with such columns. A ridge of `RIDGE` makes the weights unique if columns coincide.
 
-Known answers: a network that draws the sum of its memories scores 1 for `memorised`; one that draws every bump
-correctly scores 0 for it and 1 for the truth. (Its `averaged` score is not 0: stripes cross at the bump.) A network
-that draws any non-negative sum of matching memories scores 1 for `matched` and much less for `mismatched`; one that
-draws every bump correctly scores about 0 for both. The sum of two stripes has `stripes` 1; a bump has `bump` 1 and the
-larger share. Positive weights are recovered; a signal that every column opposes gets weights 0.
+Known answers: see docs/metrics.md for equal weights. A network that draws any non-negative sum of matching memories
+scores 1 for `matched` and much less for `mismatched`; one that draws every bump correctly scores about 0 for both. The
+sum of two stripes has `stripes` 1; a bump has `bump` 1 and the larger share.
 """
 
 from __future__ import annotations
@@ -55,7 +51,6 @@ from torch import Tensor
 
 from recombine.errors import InvalidValue
 
-SHUFFLES = 20
 DRAWS = 3
 """Number of mismatched sets per point."""
 ENTRIES_AT_ONCE = 2**24
@@ -141,7 +136,7 @@ def _mismatched(outputs: Tensor, prediction: Tensor) -> Tensor:
     """Mean explained variance if every point is given the prediction of another point."""
     generator = torch.Generator().manual_seed(0)
     scores = []
-    for _ in range(SHUFFLES):
+    for _ in range(20):
         order = torch.randperm(outputs.shape[-2], generator=generator)
         other = torch.empty_like(order)
         other[order] = order.roll(1)
@@ -310,7 +305,11 @@ def nonnegative_weights(
 
 
 def _pivoted(gram: Tensor, targets: Tensor) -> Tensor:
-    """Weights by block principal pivoting, for columns of unit length."""
+    """Weights by block principal pivoting, for columns of unit length.
+
+    Every column that violates the optimality conditions is exchanged; if that stops helping, only the last one is,
+    which cannot cycle.
+    """
     problems, columns = targets.shape
     result = torch.zeros_like(targets)
     weights, gradient = torch.zeros_like(targets), -targets

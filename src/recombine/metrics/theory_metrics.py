@@ -1,16 +1,14 @@
 """Stage metrics from the paper's theory (Appendix A, §3.4), based on the functions in `recombine.theory`.
 
 The factorization tests (Eq. 23–28) are fitted to kept points and scored at held-out ones; without a hold-out, a random
-fifth of the points is left out. They are NaN for a constant stage, or if the hold-out leaves nothing to predict. The
-other metrics measure where a kernel lies between memorisation and factorization, how much factor information is lost,
-and how the distribution of factors and its hole change. All share one Gram matrix per stage (`Stage.grams`).
+fifth of the points is left out. They are NaN for a constant stage, or if the hold-out leaves nothing to predict.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TypeVar
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -32,8 +30,6 @@ from recombine.theory.transport import additivity, hole_dependence, hole_geometr
 
 PERMUTATIONS = 19
 """Number of permutations in the linear test, just enough for p = 0.05."""
-
-T = TypeVar("T")
 
 
 @stage_metric(
@@ -111,7 +107,7 @@ def _tested(stage: Stage, name: str, test: Callable[..., Factorization]) -> dict
     return {name: score, f"{name}_p": p_value}
 
 
-def _over_varying(stage: Stage, test: Callable[..., T]) -> list[tuple[Tensor, T]]:
+def _over_varying(stage: Stage, test: Callable[..., Any]) -> list[tuple[Tensor, Any]]:
     """Indices of the members whose stage varies, and the result of a test on them; empty if the test is impossible."""
     centred, plain = (gram.diagonal(dim1=-2, dim2=-1).sum(dim=-1).flatten() for gram in stage.grams)
     members = torch.nonzero(centred > USEFUL * plain).flatten()

@@ -1,18 +1,12 @@
 """Tuning of a stage's neurons, and bands in images (Appendix E.4; Fig. 3b, 4e–f, 6, 15).
 
 A neuron's map is its activation over the factor grid; its tuning curve for a factor is the map's mean over all other
-factors. The functional ANOVA of the map splits its variance into main effects of each factor and interactions. The
-indices of neurons with a constant map are NaN and left out of stage means.
-
-- `stripe_index`: the largest main effect's fraction of the variance. A stripe, a function of one factor, scores 1.
-- `localisation_index`: the interactions' fraction. A sum of functions of single factors scores 0; a bump that is small
-  relative to the grid scores near 1.
+factors. The largest main effect's fraction of the map's variance is its `stripe_index`, that of all interactions its
+`localisation_index`. Both are NaN for neurons with a constant map, which are left out of stage means.
 
 The *profile* of an image's axis is its mean over the other one: axis 0 has a value per row (for horizontal bands), axis
 1 a value per column (for vertical bands). The band index is the fraction of the variance that the better profile
-explains: 1 for a band, near 1/side for noise, about ½ or less for a bump. That profile's axis is the band's; its
-position is midway between the first and the last pixel where the profile deviates from its median by at least half of
-the maximum, so that a band with a dark and a bright flank lies between them.
+explains: 1 for a band, near 1/side for noise, about ½ or less for a bump.
 
 Known answers: a band drawn at each value's coordinate is aligned regardless of its polarity, and so are a dark and a
 bright flank on either side of it; a band along the wrong axis is not.
@@ -28,9 +22,6 @@ from torch import Tensor
 
 from recombine.metrics.registry import Column, Stage, stage_metric
 from recombine.theory.projections import main_effects
-
-SILENT = 1e-12
-"""Neurons whose variance is below this fraction of the stage's largest count as constant."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +43,7 @@ def neuron_tuning(activations: Float[Tensor, "*member point feature"], shape: tu
     (1.0, 0.0)
     """
     variance, curves, effects = main_effects(activations, shape)
-    alive = variance > SILENT * variance.amax(dim=-1, keepdim=True)
+    alive = variance > 1e-12 * variance.amax(dim=-1, keepdim=True)  # up to rounding
     shares = effects / torch.where(alive, variance, torch.nan)
     return Tuning(curves, shares.amax(dim=0), (1 - shares.sum(dim=0)).clamp(min=0))
 

@@ -95,19 +95,10 @@ PAIRS = {
 }  # fmt: skip
 
 
-@translates(*SAME_NAME, "logical_not", "bitwise_not")
-def _one(call: Call) -> int:
-    return mapped(call, call.name.rpartition("_")[2])
-
-
-@translates("gelu")
-def _gelu(call: Call) -> int:
-    return mapped(call, "gelu_tanh" if call["approximate"] == "tanh" else "gelu")
-
-
-@translates("leaky_relu")
-def _leaky(call: Call) -> int:
-    return mapped(call, "leaky", a=call["negative_slope"])
+translates(*SAME_NAME, "logical_not", "bitwise_not")(lambda call: mapped(call, call.name.rpartition("_")[2]))
+translates("gelu")(lambda call: mapped(call, "gelu_tanh" if call["approximate"] == "tanh" else "gelu"))
+translates("leaky_relu")(lambda call: mapped(call, "leaky", a=call["negative_slope"]))
+translates("where")(lambda call: call.emit("where", [call.value(name) for name in ("condition", "self", "other")]))
 
 
 @translates("elu")
@@ -161,11 +152,6 @@ def _prelu(call: Call) -> int:
     axes = (1,) * max(len(call.shape) - 2, 0)
     own = call.program.constant(slope.reshape(-1, *axes) if slope.numel() > 1 else slope.reshape(()))
     return call.emit("zip", [call.value(), own], f="prelu")
-
-
-@translates("where")
-def _where(call: Call) -> int:
-    return call.emit("where", [call.value(name) for name in ("condition", "self", "other")])
 
 
 @translates("_to_copy")

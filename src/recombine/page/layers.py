@@ -16,9 +16,7 @@ REDUCED = {"sum": "sum", "mean": "mean", "amax": "max", "amin": "min", "prod": "
            "var": "var", "linalg_vector_norm": "norm", "max": "max", "min": "min"}  # fmt: skip
 
 
-@translates("mm", "bmm")
-def _product(call: Call) -> int:
-    return matmul(call, call.value(), call.value("mat2"))
+translates("mm", "bmm")(lambda call: matmul(call, call.value(), call.value("mat2")))
 
 
 @translates("addmm")

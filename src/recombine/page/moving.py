@@ -116,9 +116,7 @@ def _pad(call: Call) -> int:
     return placed(call.program, call.shape, [(value, region)], float(call["value"] or 0))
 
 
-@translates("copy")
-def _copied(call: Call) -> int:
-    return moved(call.program, call.value("src"), lambda origin: origin.expand(call.shape))
+translates("copy")(lambda call: moved(call.program, call.value("src"), lambda origin: origin.expand(call.shape)))
 
 
 @translates("slice_scatter", "select_scatter")

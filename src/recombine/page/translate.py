@@ -117,7 +117,10 @@ def _translated(program: Program, node: fx.Node, name: str, arguments: dict[str,
     if first.is_complex():
         raise Untranslatable(f"complex numbers ({_where(node, name)})")
     if name == "split_with_sizes":
-        return _parts(program, node, arguments)
+        target: Any = node.target
+        cut = lambda origin, number: target(**{**arguments, "self": origin})[number]  # noqa: E731
+        whole = arguments["self"].number
+        return tuple(Live(moved(program, whole, partial(cut, number=number))) for number in range(len(fake)))
     translator = TRANSLATORS.get(name)
     if translator is None:
         raise Untranslatable(_where(node, name))
@@ -126,16 +129,6 @@ def _translated(program: Program, node: fx.Node, name: str, arguments: dict[str,
     except Untranslatable as error:
         raise Untranslatable(f"{_where(node, name)} {error}") from None
     return (value, *[None] * (len(fake) - 1)) if isinstance(fake, (tuple, list)) else value
-
-
-def _parts(program: Program, node: fx.Node, arguments: dict[str, Any]) -> tuple[Live, ...]:
-    """Return the parts of a split value."""
-    target: Any = node.target
-    cut = lambda origin, number: target(**{**arguments, "self": origin})[number]  # noqa: E731
-    return tuple(
-        Live(moved(program, arguments["self"].number, partial(cut, number=number)))
-        for number in range(len(node.meta["val"]))
-    )
 
 
 def _output(program: Program, returned: Any) -> int:

@@ -9,9 +9,7 @@ the paper. Two more groups of samples are judged by the same criterion:
 - *controls*: the difference between failing networks and others (composing, untrained, or trained on the whole grid).
   They show whether the cause that the paper names is specific to networks that fail.
 
-A claim is *supported* if all its tests are, *partly supported* if some are, *not supported* if none is and some are
-rejected (*reversed* if the effect is reversed in all of those), *not decidable* if too few networks learnt, and
-*undecided* otherwise. Few networks give a direction but no verdict. *Exploratory* claims have estimates but no verdict.
+Few networks give a direction but no verdict. *Exploratory* claims have estimates but no verdict.
 """
 
 from __future__ import annotations
@@ -75,8 +73,6 @@ class Sample:
 
 Samples = Callable[[Data], Mapping[str, Sample]]
 """Function from the available Datasets to samples by case; cases that cannot be computed are left out."""
-NO_SAMPLE = Sample(np.zeros(0), np.zeros(0, dtype=bool), np.zeros(0, dtype=bool))
-"""Placeholder for a case that is missing from the data."""
 
 
 def no_samples(data: Data) -> dict[str, Sample]:
@@ -103,7 +99,8 @@ class Statement:
         samples = self.parts[part](data)
         if part != "tests":
             return samples
-        return {case: samples.get(case, NO_SAMPLE) for case in self.criterion.cases or samples or ["no case"]}
+        missing = Sample(np.zeros(0), np.zeros(0, dtype=bool), np.zeros(0, dtype=bool))
+        return {case: samples.get(case, missing) for case in self.criterion.cases or samples or ["no case"]}
 
 
 @dataclass(frozen=True)

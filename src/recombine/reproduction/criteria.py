@@ -2,11 +2,6 @@
 
 One frozen record (`Criterion`) holds everything that a verdict depends on. The judging code has no thresholds, so a
 changed bound, rule or correction changes the record and its digest (`record_digest`).
-
-- `effect(statistic, smallest)`: an effect at least as large as the smallest that matters. *Supported* if the interval
-  lies above it, *not supported* if below it, *reversed* if below its negative, else *undecided*.
-- `above` and `below`: a bound that is part of the claim itself, such as an accuracy of 90 %.
-- `within`: an equivalence test, in which the whole interval must lie between two bounds.
 """
 
 from __future__ import annotations
@@ -121,7 +116,7 @@ def effect(statistic: str, smallest: float, **fields: Any) -> Criterion:
 
 
 def above(statistic: str, bound: float, **fields: Any) -> Criterion:
-    """Return a criterion for a value above a bound."""
+    """Return a criterion for a value above a bound that is part of the claim itself, such as an accuracy of 90 %."""
     return Criterion(statistic=statistic, low=bound, **fields)
 
 
@@ -131,7 +126,7 @@ def below(statistic: str, bound: float, **fields: Any) -> Criterion:
 
 
 def within(statistic: str, low: float, high: float, **fields: Any) -> Criterion:
-    """Return a criterion for a value between two bounds."""
+    """Return an equivalence criterion, for a value between two bounds."""
     return Criterion(statistic=statistic, low=low, high=high, **fields)
 
 

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
 LARGEST = 6_000_000  # maximum size of a folder's decoders in bytes
 TOLERANCE = 8e-5  # largest change of an output by quantisation
-POINTS = 200  # number of grid points at which that change is measured
-LARGE = 4096  # tensors with at least this many weights are quantised
 NONE = "–"  # value of a label that does not apply to a decoder
 STEPS = 32767  # quantisation steps on either side of 0
 
@@ -132,7 +130,7 @@ def _quantised(own: LabelledSpec, run: Run) -> KeptDecoder:
     import torch
 
     weights, task = run.weights(), run.spec.task
-    sizes = {name: array.size for name, array in weights.items() if array.dtype == np.float32 and array.size >= LARGE}
+    sizes = {name: array.size for name, array in weights.items() if array.dtype == np.float32 and array.size >= 4096}
     large = sorted(sizes, key=lambda name: -sizes[name])
 
     def kept(names: Iterable[str]) -> KeptDecoder:
@@ -141,7 +139,7 @@ def _quantised(own: LabelledSpec, run: Run) -> KeptDecoder:
         return KeptDecoder(own.study, run.key, run.spec, own.labels, {**weights, **steps}, scales)
 
     with torch.no_grad():
-        points = torch.linspace(0, task.grid.size - 1, min(POINTS, task.grid.size)).long()
+        points = torch.linspace(0, task.grid.size - 1, min(200, task.grid.size)).long()
         inputs = task.codes(task.grid.rows(points)).float().split(64)
         expected = [run.module()(part) for part in inputs]
 

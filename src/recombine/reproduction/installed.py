@@ -1,10 +1,4 @@
-"""Installed papers, found through their entry points in the group `recombine.papers`.
-
-A paper is a package with one line in its `pyproject.toml`, in this distribution or in any other:
-
-    [project.entry-points."recombine.papers"]
-    my_paper = "my_package.my_paper:PAPER"
-"""
+"""Installed papers, found through their entry points in the group `recombine.papers` (docs/extending.md)."""
 
 from __future__ import annotations
 

@@ -1,10 +1,8 @@
 """Estimates over networks, with intervals that have their nominal coverage.
 
-- `TrimmedMean`: the mean of the middle 60 % of the values, with Yuen's interval (Tukey and McLaughlin's t). No interval
-  for the plain mean has its nominal coverage if one network in 32 is an outlier, since many samples contain none. The
-  interval for the 20 % trimmed mean has it, for normal, log-normal and outlier data (test_intervals.py).
-- `Share`: a share of networks, with Wilson's interval.
-- `Resampled`: a statistic of all networks together, with bootstrap quantiles.
+No interval for the plain mean has its nominal coverage if one network in 32 is an outlier, since many samples contain
+none. Yuen's interval (Tukey and McLaughlin's t) for the mean of the middle 60 % of the values (`TrimmedMean`) has it,
+for normal, log-normal and outlier data (test_intervals.py).
 
 Each has `interval(confidence)` and `tail(bound)`, the one-sided p-value of the hypothesis that the true value is at
 most the bound. An interval of confidence 1 − α lies above a bound if and only if `tail(bound)` < α / 2.

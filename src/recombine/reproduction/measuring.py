@@ -29,17 +29,12 @@ from recombine.tasks import Task
 if TYPE_CHECKING:
     import xarray
 
-CPU_MEMORY = 1 << 30
-GPU_SHARE = 3
-"""The budget is 1 GiB on a CPU and a third of a GPU's memory, once for activations and once for metrics."""
 ROWS = 256  # number of inputs per forward pass
 BYTES_PER_NUMBER = 28  # memory per activation: one float32 and three float64 copies in the metrics
 MATRICES = 8  # number of float64 matrices of points × points that a probe or a kernel metric needs
 PROBES = frozenset({"probe_in_sample", "probe_held_out"})
 """Registered metrics that fit linear probes, the slowest ones."""
-SAMPLE_POSITIONS = ((0.5, 0.5), (0.25, 0.25), (0.75, 0.25), (0.25, 0.75))
-"""Positions of stored sample outputs in the held-out region, as fractions of its extent along x and y."""
-DRAWING = ("sample", "row", "column")  # dimensions of those outputs
+DRAWING = ("sample", "row", "column")  # dimensions of stored sample outputs
 TRAINED = "trained"
 """Variable of a Dataset that is 1 for every network that was trained, 0 where an arm has fewer seeds."""
 Measured = Mapping[str, Any]
@@ -47,10 +42,8 @@ Measured = Mapping[str, Any]
 
 
 def budget(device: torch.device) -> int:
-    """Return the memory in bytes that a measurement may use on a device."""
-    if device.type != "cuda":
-        return CPU_MEMORY
-    return torch.cuda.get_device_properties(device).total_memory // GPU_SHARE
+    """Return the bytes for activations, and again for metrics: 1 GiB on a CPU, a third of a GPU's memory."""
+    return torch.cuda.get_device_properties(device).total_memory // 3 if device.type == "cuda" else 1 << 30
 
 
 class Batch:
@@ -214,7 +207,8 @@ def sample_points(spec: RunSpec) -> Tensor:
     task = spec.task
     where = torch.nonzero(task.held_out.reshape(task.grid.shape))
     low, high = where.min(dim=0).values, where.max(dim=0).values
-    positions = [low + torch.tensor(share) * (high - low) for share in SAMPLE_POSITIONS]
+    shares = ((0.5, 0.5), (0.25, 0.25), (0.75, 0.25), (0.25, 0.75))  # of the region's extent along x and y
+    positions = [low + torch.tensor(share) * (high - low) for share in shares]
     nearest = [where[((where - position) ** 2).sum(dim=1).argmin()] for position in positions]
     return torch.stack(nearest).double()
 

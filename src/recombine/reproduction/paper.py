@@ -23,9 +23,6 @@ from recombine.reproduction.study import Study
 if TYPE_CHECKING:
     import xarray
 
-REFERENCE = "reference.json"
-"""File in a paper's package with the verdicts of its reference results (`recombine report --reference`)."""
-
 
 @dataclass(frozen=True)
 class Paper:
@@ -88,8 +85,8 @@ class Paper:
 
     @cached_property
     def reference(self) -> dict[str, str]:
-        """Verdicts of the reference results by claim; empty if the package has none."""
-        text = resources.files(self.package).joinpath(REFERENCE)
+        """Verdicts of the reference results (`recombine report --reference`) by claim; empty if there are none."""
+        text = resources.files(self.package).joinpath("reference.json")
         return dict(json.loads(text.read_text())) if text.is_file() else {}
 
     @property

@@ -25,10 +25,8 @@ from recombine.reproduction.paper import Findings
 from recombine.reproduction.report import Parts, policy, verdicts
 
 PAGE, CLAIMS_FILE, FIGURES = "index.html", "claims.json", "figures"
-PADDING = 0.1  # inches around a figure
 LARGEST_PAGE = 15_000_000
 """Maximum size of the page in bytes; Datasets that do not fit become links."""
-MARGIN = 50_000  # bytes of markup around the Datasets
 QUESTION = "question"  # name of the section that opens the page, with the explorer
 MISSING = "This folder has no decoders to explore. 'recombine report DIR --store STORE' copies them from a store."
 
@@ -63,7 +61,7 @@ def write_report(
         provenance=findings.results.provenance | findings.results.registration, judgements=findings.judgements,
         figures=figures, sections=paper.sections, panels=panels, missing=MISSING if paper.explorer else "",
     )  # fmt: skip
-    space = LARGEST_PAGE - MARGIN - len(written(downloads={}).encode())
+    space = LARGEST_PAGE - 50_000 - len(written(downloads={}).encode())  # less the markup around the Datasets
     html = written(downloads=_downloads(findings, space))
     judged = json.dumps([judgement.record() for judgement in findings.judgements], indent=1)
     write_into(out, {CLAIMS_FILE: judged.encode(), PAGE: html.encode()})
@@ -74,7 +72,7 @@ def save_figure(figure: Figure, folder: Path, name: str) -> dict[str, bytes]:
     """Write a figure as PNG and SVG, close it, and return the contents of both files."""
     figure.draw_without_rendering()
     figure.set_layout_engine(None)  # laid out once, not again for every file
-    area = figure.get_tightbbox().padded(PADDING)
+    area = figure.get_tightbbox().padded(0.1)  # inches
     contents = {}
     for kind, dated in (("png", "Software"), ("svg", "Date")):
         buffer = io.BytesIO()

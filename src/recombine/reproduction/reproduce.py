@@ -32,8 +32,6 @@ from recombine.sweep.group import git_commit, provenance
 from recombine.sweep.progress import Say, Watch
 from recombine.training.devices import arithmetic, resolve_device
 
-FINGERPRINT_LENGTH = 20  # hexadecimal digits
-
 
 def reproduce(
     studies: Iterable[Study[Any]] | Study[Any],
@@ -173,7 +171,7 @@ def _measure(
     # everything the Dataset depends on; versions are declared rather than hashed from source, so that an edit of a
     # comment or of another study does not invalidate it
     basis = json.dumps([study.name, contents, own, study.versions, sorted(study.optional_tools())], sort_keys=True)
-    fingerprint = hashlib.sha256(basis.encode()).hexdigest()[:FINGERPRINT_LENGTH]
+    fingerprint = hashlib.sha256(basis.encode()).hexdigest()[:20]
     if results.holds(study.name, fingerprint):
         return False
     start = time.perf_counter()

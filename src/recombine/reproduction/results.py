@@ -37,8 +37,6 @@ NOTES = (PROVENANCE, RUNS, CRITERIA, EXPLORER)  # files other than Datasets that
 # Attributes of Datasets
 SOURCE, SETTINGS, READS, EDITION = "measured_by", "settings", "settings_read", "study_version"
 """Fingerprint; preset and the names of the fields that the study reads, both as JSON; version of the study."""
-ORIGIN = ("recombine", "commit", "torch", "python", "machine", "device", "precision", "kernels")
-"""Attributes that describe software and hardware."""
 
 
 class Results:
@@ -200,7 +198,7 @@ class Results:
         if attributes:
             seconds = (float(own.get("measuring_seconds", 0)) for own in attributes)
             facts["measuring_seconds"] = round(math.fsum(seconds), 1)
-        for name in ORIGIN:
+        for name in ("recombine", "commit", "torch", "python", "machine", "device", "precision", "kernels"):
             if values := sorted({str(own[name]) for own in attributes if name in own}):
                 facts[name] = ", ".join(values)
         return facts

@@ -40,14 +40,19 @@ class Row(NamedTuple):
 
 def rows_of(store: Path) -> tuple[list[Row], list[str]]:
     """Update the index; return a row for each finished run, and the keys of runs that cannot be read."""
-    stamps, known = _stamps(store), _read(store)
+    folder, known, stamps = store / "runs", _read(store), dict[str, str]()
+    with one_line_errors(folder), suppress(FileNotFoundError), os.scandir(folder) as entries:
+        for entry in entries:
+            if is_key(entry.name):
+                with suppress(FileNotFoundError):  # removed by another process
+                    stamps[entry.name] = _stamp(entry.stat(follow_symlinks=False))
     rows = {row.key: row for row in known if row is not None and stamps.get(row.key) == row.stamp}
     if len(rows) < len(known):
         with suppress(StoreError):
             write(store / INDEX, _lines(rows.values()))
     missing = sorted(stamps.keys() - rows.keys())
     for start in range(0, len(missing), TOGETHER):
-        runs = [Run(key, store / "runs" / key) for key in missing[start : start + TOGETHER]]
+        runs = [Run(key, folder / key) for key in missing[start : start + TOGETHER]]
         new = [row for run in runs if (row := _row(run))]
         _append(store, new)
         rows |= {row.key: row for row in new}
@@ -58,16 +63,6 @@ def add(store: Path, run: Run) -> None:
     """Add a run to the index."""
     if row := _row(run):
         _append(store, [row])
-
-
-def _stamps(store: Path) -> dict[str, str]:
-    folder, stamps = store / "runs", {}
-    with one_line_errors(folder), suppress(FileNotFoundError), os.scandir(folder) as entries:
-        for entry in entries:
-            if is_key(entry.name):
-                with suppress(FileNotFoundError):  # removed by another process
-                    stamps[entry.name] = _stamp(entry.stat(follow_symlinks=False))
-    return stamps
 
 
 def _stamp(status: os.stat_result) -> str:

@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 CONFIG, WEIGHTS, CARD = "config.json", "model.safetensors", "README.md"
 MODEL_TYPE = "recombine"
 FORMAT = 1
-VERSIONS = ("recombine", "torch", "python", "precision", "device")
-"""Provenance fields that are copied to a configuration."""
 LARGEST = 2**26
 """Maximum number of pixels in an image and of values in a code that a configuration may ask for."""
 REPOSITORY = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?", re.ASCII)
@@ -259,7 +257,8 @@ def hub_files(
     key: str, spec: RunSpec, fields: Mapping[str, Any], result: Mapping[str, Any], weights: Mapping[str, Any]
 ) -> dict[str, bytes]:
     """Return the files of an exported run; config.json is last, so that its presence marks a complete folder."""
-    interface = spec.interface
+    interface, provenance = spec.interface, result["provenance"]
+    versions = [name for name in ("recombine", "torch", "python", "precision", "device") if name in provenance]
     config = {
         "model_type": MODEL_TYPE,
         "architectures": [type(spec.decoder).__name__],
@@ -271,7 +270,7 @@ def hub_files(
         "status": result["status"],
         "steps": result.get("steps"),
         "scores": result["scores"],
-        "versions": {name: result["provenance"][name] for name in VERSIONS if name in result["provenance"]},
+        "versions": {name: provenance[name] for name in versions},
         "modules": sorted(_own_modules(spec)),
     }
     return {

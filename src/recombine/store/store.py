@@ -35,14 +35,12 @@ from recombine.store.unfinished import Checkpoints, Lock
 if TYPE_CHECKING:
     import pandas
 
-DEFAULT_STORE = "runs"
-VARIABLE = "RECOMBINE_STORE"
 SPARE_BYTES = 16_000_000
 
 
 def store_path(path: str | os.PathLike[str] | None = None) -> Path:
     """Return the given path, `RECOMBINE_STORE`, or `./runs`."""
-    return Path(path or os.environ.get(VARIABLE) or DEFAULT_STORE)
+    return Path(path or os.environ.get("RECOMBINE_STORE") or "runs")
 
 
 class Store:
@@ -228,7 +226,8 @@ class Store:
 
     def unfinished(self) -> list[str]:
         """Return the keys of unfinished runs that have a checkpoint."""
-        return [key for key in self.checkpoints if not os.path.lexists(self.run(key).path)]
+        keys = [name for name in entries(self.checkpoints.folder) if is_key(name)]
+        return [key for key in keys if not os.path.lexists(self.run(key).path)]
 
     def discard_checkpoint(self, key: str) -> bool:
         """Delete the checkpoint of a run; return False if a process is training it."""

@@ -12,13 +12,13 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
 
-from recombine.files import NotRegular, entries, one_line_errors, read, write
-from recombine.store.names import is_key, pack, unpack
+from recombine.files import NotRegular, one_line_errors, read, write
+from recombine.store.names import pack, unpack
 from recombine.store.run import Problem
 
 
@@ -94,10 +94,6 @@ class Checkpoints:
         """Delete the checkpoint of a run."""
         with one_line_errors(self.folder / key):
             (self.folder / key).unlink(missing_ok=True)
-
-    def __iter__(self) -> Iterator[str]:
-        """Iterate over the keys of runs with a checkpoint."""
-        return iter([name for name in entries(self.folder) if is_key(name)])
 
     def problems(self, name: str) -> list[Problem]:
         """Return the problems of a checkpoint."""

@@ -33,14 +33,8 @@ from recombine.sweep.progress import Say
 from recombine.training import program_of, resolve_device, within
 from recombine.version import __version__
 
-RETRIES = 2
-"""Number of times that Dask repeats a task that raised an error."""
-SUBMIT_SECONDS = 1.0
-"""Time between submissions, so that runs that another driver is training are not submitted constantly."""
 QUIET_SECONDS = 10.0
 """Time between checks of the store for runs whose tasks have not reported."""
-LOOK_SECONDS = 1.0
-"""Time between a task's checks that its driver is alive."""
 CONNECT_SECONDS, RECONNECT_SECONDS = 10.0, 2.0
 """Timeouts for connecting to the scheduler: at the start, and for each later attempt."""
 LEAVE_SECONDS = 60.0
@@ -106,7 +100,7 @@ class _Driver:
     def _submit(self) -> None:
         """Submit all missing runs that are not part of a task."""
         now, sweep = time.monotonic(), self.sweep
-        if now - self.submitted < SUBMIT_SECONDS:
+        if now - self.submitted < 1:  # runs that another driver is training must not be submitted constantly
             return
         self.submitted = now
         in_flight = {key for keys in self.futures.values() for key in keys}
@@ -130,7 +124,7 @@ class _Driver:
                 )  # fmt: skip
                 resources = {"GPU": 1} if on_gpu and gpus else None
                 packed = _packed(train_on_worker, *task)
-                self.futures[self.client.submit(packed, pure=False, retries=RETRIES, resources=resources)] = keys
+                self.futures[self.client.submit(packed, pure=False, retries=2, resources=resources)] = keys
         except Exception:
             if self.client.status == "running":
                 raise  # otherwise the connection to the scheduler was just lost
@@ -237,7 +231,7 @@ def train_on_worker(
 
     def should_stop() -> bool:
         nonlocal looked
-        if time.monotonic() - looked >= LOOK_SECONDS:
+        if time.monotonic() - looked >= 1:
             looked = time.monotonic()
             if not os.path.lexists(driver):
                 return True

@@ -31,10 +31,6 @@ from recombine.sweep.progress import Progress
 
 LEAVE_SECONDS = 10.0
 """How long to wait for a worker to exit after its last message."""
-SEARCH_SECONDS = 1.0
-"""Time between checks of the store for finished runs."""
-NOTHING = Progress(runs=0, finished=0, members=0, steps_done=0, steps_left=0, error=math.nan)
-"""Sent by a worker when it is ready; its progress and, if one occurs, an error follow."""
 
 
 def train_in_processes(sweep: Sweep, processes: int) -> None:
@@ -73,7 +69,7 @@ def run_worker(parent: Connection, store: Store, members: int, checkpoint_second
             parent.send(message)
 
     try:
-        report(NOTHING)
+        report(Progress(runs=0, finished=0, members=0, steps_done=0, steps_left=0, error=math.nan))  # ready
         sweep = Sweep(parent.recv(), store, torch.device("cpu"), members, checkpoint_seconds, report)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
         threading.Thread(target=listen, daemon=True).start()
@@ -164,7 +160,7 @@ class _Workers:
     def _report(self) -> None:
         """Report progress from the workers' latest messages and, once a second, from the store."""
         sweep, reports = self.sweep, self.reports.values()
-        if time.monotonic() - self.searched >= SEARCH_SECONDS:
+        if time.monotonic() - self.searched >= 1:
             sweep.serve_finished()
             self.searched = time.monotonic()
         errors = [report.error for report in reports if report.members and not math.isnan(report.error)]

@@ -59,10 +59,6 @@ class Progress:
 Say = Callable[[str], None]
 Watch = Callable[[Progress], None]
 Shown = bool | Literal["auto"]
-SPEED_SECONDS = 30.0
-"""Period over which the speed is averaged to estimate the time left."""
-LINE_SECONDS = 1.0
-"""Minimum time between two lines, so that a short sweep prints none."""
 
 
 class TrainingBar:
@@ -79,7 +75,7 @@ class TrainingBar:
             console=screen,
             disable=not self.shown,
             transient=not screen.is_jupyter,  # a notebook keeps the last state
-            speed_estimate_period=SPEED_SECONDS,
+            speed_estimate_period=30.0,
         )
         self.task = self.bar.add_task("steps", total=None, runs="0", detail="starting")
         self.clock = clock
@@ -134,7 +130,7 @@ class TrainingBar:
         """Print a line when another tenth of the steps is done."""
         total, now = progress.steps_done + progress.steps_left, self.clock()
         tenth = 10 * progress.steps_done // total if total else 0
-        if tenth <= self.tenth or now - self.last_line < LINE_SECONDS:
+        if tenth <= self.tenth or now - self.last_line < 1:  # second, so that a short sweep prints no line
             return
         self.tenth = tenth
         left = (now - self.sweep_began) * progress.steps_left / progress.steps_done

@@ -27,8 +27,6 @@ from recombine.tasks.base import TASKS, Task
 
 KEPT_MEANS = 2**26
 """Maximum size in bytes of the cache for mean images."""
-OFF_GRID = 1e-6
-"""Tolerance when looking up a value, relative to the spacing."""
 
 
 @TASKS.register
@@ -130,7 +128,7 @@ class ArrayTask(Task):
         for k, (factor, nearest) in enumerate(
             zip(self.grid.factors, self.grid.positions(points).unbind(1), strict=True)
         ):
-            if bool(((factor.position(values[:, k]) - nearest).abs() > OFF_GRID).any()):
+            if bool(((factor.position(values[:, k]) - nearest).abs() > 1e-6).any()):
                 raise InvalidValue("values", factor.name, "values in the data; images are not interpolated")
         rows = torch.from_numpy(self.arrangement.row_of_point)[points]
         if bool((rows < 0).any()):

@@ -45,8 +45,6 @@ WHICH = KEPT | {
     "training", "centers", "isolated", "isolated_factors", "isolated_together", "mixing", "allow_unseen"
 }  # fmt: skip
 """Fields that determine which examples are trained on or held out."""
-ENUMERATED = 10**5
-"""Largest grid whose codes are computed all at once."""
 MOST_AVERAGED = 4096
 """Maximum number of images averaged into one example."""
 PIXELS = 2**24
@@ -100,8 +98,6 @@ class Task(Variant):
     _given_encoding: Encoding | None = PrivateAttr(default=None)
     _given_holdout: Holdout | None = PrivateAttr(default=None)
 
-    # -- implemented by subclasses -----------------------------------------------------------------------------
-
     @abstractmethod
     def factor_grid(self) -> FactorGrid:
         """Return the factors and their values."""
@@ -128,8 +124,6 @@ class Task(Variant):
         """Return a copy with some fields changed; the hold-out's default bounds adapt to the new grid."""
         given = {"holdout": self._given_holdout or self.holdout, "encoding": self._given_encoding or self.encoding}
         return super().replace(**{**given, **fields})
-
-    # -- derived -----------------------------------------------------------------------------------------------
 
     @cached_property
     def grid(self) -> FactorGrid:
@@ -239,10 +233,10 @@ class Task(Variant):
         """Baseline output that ignores the input: an empty image, or the mean code over the grid."""
         if self.direction == "decode":
             return torch.full(self.image_shape, self.background)
-        if self.grid.size <= ENUMERATED:
+        if self.grid.size <= 10**5:
             return self.codes(self.grid.points).mean(dim=0).float()
         means = [self.encoding.code(factor.values, factor).mean(dim=0) for factor in self.grid.factors]
-        return torch.cat(means).float()  # the same up to rounding
+        return torch.cat(means).float()  # the same up to rounding, without computing all codes
 
     def isolated_values(self) -> Float[Tensor, "row factor"]:
         """Return rows with every value of one factor (or group of factors) and all other factors absent."""
@@ -305,8 +299,6 @@ class Task(Variant):
             draws = low + (high - low) * torch.rand(2 * count, len(low), dtype=torch.float64, generator=generator)
             values = torch.cat([values, draws[self.usable[self.grid.nearest(draws)]]])
         return values[:count]
-
-    # -- validation --------------------------------------------------------------------------------------------
 
     @model_validator(mode="after")
     def _check(self) -> Self:

@@ -14,11 +14,12 @@ digits are from. Known answers: 0° is the upright digit, 90° is `torch.rot90` 
 
 from __future__ import annotations
 
-from functools import cache, cached_property
+from functools import cached_property
 from importlib.resources import files
 from math import ceil, floor
 from typing import Annotated, ClassVar, Literal
 
+import numpy as np
 import torch
 from jaxtyping import Float
 from pydantic import Field
@@ -34,15 +35,6 @@ from recombine.tasks.base import TASKS, Task
 GAP = (160, 200)
 """Edges of the default gap in degrees; the edges themselves are trained on."""
 DIGITS = 10
-
-
-@cache
-def upright_digits() -> Float[Tensor, "digit y x"]:
-    """Return the ten upright digits, with pixel values from 0 to 1."""
-    import numpy
-
-    with (files("recombine.tasks") / "digits" / "digits.npy").open("rb") as file:
-        return torch.from_numpy(numpy.load(file, allow_pickle=False)).double() / 255
 
 
 @TASKS.register
@@ -99,8 +91,9 @@ class RotationTask(Task):
 
     @cached_property
     def upright(self) -> Float[Tensor, "digit y x"]:
-        """Upright digits, resized to the image."""
-        chosen = upright_digits()[list(self.shown_digits)]
+        """Upright digits with pixel values from 0 to 1, resized to the image."""
+        with (files("recombine.tasks") / "digits" / "digits.npy").open("rb") as file:
+            chosen = torch.from_numpy(np.load(file)[list(self.shown_digits)]).double() / 255
         if chosen.shape[1:] == self.image_shape:
             return chosen
         return functional.interpolate(chosen[:, None], size=self.image_shape, mode="area")[:, 0]

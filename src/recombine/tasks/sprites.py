@@ -96,9 +96,10 @@ class Scene(QuantityTask):
 
     def _drawn(self, values: Float[Tensor, "row factor"]) -> Float[Tensor, "row *channel y x"]:
         columns = self.columns(values)
-        back, *front = ((self._covered(columns, suffix), self._paint(columns, suffix)) for suffix in self.suffixes)
-        image = back[0] * back[1]
-        for covered, paint in front:
+        image = values.new_zeros(())
+        for suffix in self.suffixes:
+            covered = self._covered(columns, suffix)
+            paint = hue_color(columns[f"hue{suffix}"])[:, :, None, None] if self.in_colour else GREYS[suffix]
             image = image + covered * (paint - image)
         return image
 
@@ -114,10 +115,6 @@ class Scene(QuantityTask):
             order.append(rows)
         covered = parts[0] if len(parts) == 1 else torch.cat(parts)[torch.cat(order).argsort()]
         return covered[:, None] if self.in_colour else covered
-
-    def _paint(self, columns: dict[str, Tensor], suffix: str) -> Float[Tensor, "row *channel 1 1"] | float:
-        """Return the colour or grey of one sprite."""
-        return hue_color(columns[f"hue{suffix}"])[:, :, None, None] if self.in_colour else GREYS[suffix]
 
 
 @TASKS.register

@@ -12,17 +12,11 @@ score with those of activations permuted among the kept combinations and among t
 does not change. A test is passed with a score and a recovered fraction of at least 0.9, p ≤ 0.05, and a coordinate for
 every factor.
 
-Held-out points are decisive: a sufficiently general map straightens every smooth injective representation, and a flow
-with enough parameters straightens anything at the points it was trained on. "Entangled" therefore means that
-information about a factor was lost, or that the map does not generalise to new combinations.
-
 Partial factorization (Eq. 28): a grouping is a partition of the factors; the combinations of values within a group
 count as values of one factor. A grouping's value is the score of the linear test minus a penalty for every merger; a
 single group of all factors has score 1 by definition. A held-out point is scored if every group's combination occurs at
-some kept point. A grouping without such a point, or with a group without coordinates, has value −∞.
-
-All of this is functional modularity. Structural modularity is stricter and involves no map: each unit encodes one
-factor (`unit_selectivity`).
+some kept point. A grouping without such a point, or with a group without coordinates, has value −∞. See docs/theory.md
+for why held-out points are needed, and for structural modularity (`unit_selectivity`).
 
 Known answers: linear mixtures of concatenated single-factor codes pass both tests; after an invertible nonlinearity,
 they pass only the second; random vectors per combination, and functions of x + y or x·y alone, pass neither. The
@@ -52,10 +46,6 @@ PASSING, SIGNIFICANT = 0.9, 0.05
 """Minimum score and maximum p-value to pass a test."""
 NONE = -1
 """Stands for the factor of a coordinate that a member does not have, or of a constant unit."""
-CONSTANT = 1e-12
-"""Units whose variance is below this fraction of their mean square count as constant."""
-NUMBERS, TRAINED_POINTS = 1 << 23, 1 << 16
-"""Maximum number of coordinates, and of training points, processed at a time."""
 PENALTY = 0.05
 """Penalty for every merger of two groups."""
 MOST_FACTORS = 5
@@ -233,7 +223,8 @@ class Activations:
             by_size[self.coordinates[member].shape[-1]].append(member)
         for size, alike in sorted(by_size.items()):
             points = copies * len(self.kept)
-            step = max(1, TRAINED_POINTS // points if trained else NUMBERS // (points * size))
+            # limits the number of training points, or of coordinates, that are processed at a time
+            step = max(1, (1 << 16) // points if trained else (1 << 23) // (points * size))
             for first in range(0, len(alike), step):
                 part = alike[first : first + step]
                 yield part, torch.stack([self.coordinates[member] for member in part])
@@ -318,6 +309,6 @@ def unit_selectivity(features: Float[Tensor, "*member point feature"], shape: tu
     """
     refuse_not_finite("features", features)
     variance, _, effects = main_effects(features, shape)
-    varies = variance > CONSTANT * features.double().square().mean(dim=-2)
+    varies = variance > 1e-12 * features.double().square().mean(dim=-2)  # up to rounding
     share = (effects / torch.where(varies, variance, 1.0) * varies).movedim(0, -1)
     return Selectivity(share, torch.where(varies, share.argmax(dim=-1), NONE))

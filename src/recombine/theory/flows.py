@@ -1,8 +1,8 @@
 """Invertible maps that straighten activations, trained for many members at once (Eq. 25–27).
 
 A flow is a chain of affine coupling layers. Every layer applies a fixed random rotation, then scales and shifts one
-half of the coordinates by functions of the other half. Scales are e^(b·tanh), so no layer stretches without bound. All
-members start from the same random numbers, so the result of a member does not depend on the others in its batch.
+half of the coordinates by functions of the other half. Scales are e^(tanh / 2), which bounds the stretch. All members
+start from the same random numbers, so the result of a member does not depend on the others in its batch.
 
 The loss, at kept (not held-out) points, is the sum of two fractions of variance. The first is the variance that remains
 unexplained when each coordinate, after the best linear separation (`separation`), is predicted from its factor; the
@@ -40,8 +40,6 @@ from recombine.theory.separation import (
 LAYERS = 10
 HIDDEN = 32
 """Number of hidden units of the network that computes scales and shifts."""
-STRETCH = 0.5
-"""Largest log scale of a layer."""
 STEPS = 300
 RATE, WARM_UP = 5e-3, 0.1
 """Peak learning rate, and the fraction of steps for the warm-up that precedes the cosine decay."""
@@ -49,10 +47,6 @@ BETAS, STILL = (0.9, 0.999), 1e-5
 """Adam's betas and epsilon; gradients well below epsilon are rounding errors (for instance, that of a common shift)."""
 REVISION = 10
 """Steps between updates of the separation."""
-PATIENCE = 80
-"""Number of steps without improvement after which a member stops."""
-VALIDATION = 0.12
-"""Fraction of the kept points used for early stopping."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,7 +102,7 @@ class Flow:
         first, first_bias, second, second_bias = self.parameters[4 * layer : 4 * layer + 4]
         hidden = torch.tanh(torch.baddbmm(first_bias, giving, first))
         scale, shift = torch.baddbmm(second_bias, hidden, second).chunk(2, dim=-1)
-        return STRETCH * torch.tanh(scale), shift
+        return 0.5 * torch.tanh(scale), shift
 
 
 def _halves(size: int, layer: int) -> list[int]:
@@ -120,7 +114,7 @@ def _halves(size: int, layer: int) -> list[int]:
 def straightened(coordinates: Tensor, design: Design, *, steps: int) -> Flow:
     """Train a flow, in float64, that straightens coordinates `[member, point, coordinate]`."""
     labels = design.labels[:, design.kept].cpu()
-    left_out = random_points(labels, VALIDATION, 0)
+    left_out = random_points(labels, 0.12, 0)  # for early stopping
     scored = left_out if bool(left_out.any()) else ~left_out  # nothing is left out if every value has a single point
     inner = Design.from_cells(labels, ~left_out, scored).on(coordinates.device)
     training = Training(coordinates[:, design.kept].float(), inner)
@@ -129,7 +123,9 @@ def straightened(coordinates: Tensor, design: Design, *, steps: int) -> Flow:
         if not len(training.active):
             break
         for own in range(step, min(step + REVISION, steps)):
-            training.descend(*separation, _rate((own + 1) / steps))
+            done = (own + 1) / steps
+            decay = 0.5 + 0.5 * math.cos(math.pi * max(done - WARM_UP, 0) / (1 - WARM_UP))
+            training.descend(*separation, RATE * min(done / WARM_UP, decay))
     return training.flow.with_parameters([own.double() for own in training.best])
 
 
@@ -167,7 +163,7 @@ class Training:
         self.value[at], self.improved[at] = value[better], step
         for best, own in zip(self.best, self.flow.parameters, strict=True):
             best[at] = own[better]
-        going_on = self.improved[self.active] > step - PATIENCE
+        going_on = self.improved[self.active] > step - 80  # else there was no improvement for 80 steps
         if not bool(going_on.all()):
             self.active, self.points = self.active[going_on], self.points[going_on]
             self.flow = self.flow.with_parameters([own[going_on] for own in self.flow.parameters])
@@ -209,7 +205,3 @@ def _separated(images: Tensor, factor: Tensor, rotation: Tensor) -> Tensor:
 def _mixed(coordinates: Tensor, factor: Tensor, rotation: Tensor) -> Tensor:
     """Invert `_separated`."""
     return coordinates @ rotation.mT @ factor.mT
-
-
-def _rate(done: float) -> float:
-    return RATE * min(done / WARM_UP, 0.5 + 0.5 * math.cos(math.pi * max(done - WARM_UP, 0) / (1 - WARM_UP)))

@@ -1,14 +1,10 @@
 """Mixtures of products of single-factor distributions (Eq. 14, 18–20).
 
-Conventions
------------
 A distribution over a factor grid is a flat vector over its points, with optional leading batch axes; it sums to 1. A
 mixture of rank R is Σ_r λ_r Π_i p_i^(r)(x_i), where the weights and every p_i^(r) are distributions. Divergences are
 from the distribution to the mixture: Kullback–Leibler in nats, or total variation, half the sum of absolute
-differences. `mixture_rank` is the smallest rank within ε.
-
-The mixture is fitted by expectation–maximisation, and the best of several random starts is returned. For total
-variation, gradient descent on a smoothed distance follows.
+differences. A mixture is the best of several fits by expectation–maximisation; for total variation, gradient descent on
+a smoothed distance follows.
 
 Known answers: at rank 1, the divergence is the total correlation (mutual information for two factors), which is 0 for
 independent factors; planted mixtures of k products are recovered with rank k.
@@ -57,10 +53,11 @@ def mixture_of_products(
     *,
     divergence: Divergence = "kl",
     restarts: int = RESTARTS,
+    enough: float = EXACT,
 ) -> MixtureOfProducts:
     """Return the closest mixture of `rank` products found from several starts, for each distribution over a grid.
 
-    The divergence is Kullback–Leibler (`kl`) or total variation (`tv`).
+    The divergence is Kullback–Leibler (`kl`, where a fit may stop once it is below `enough`) or total variation (`tv`).
 
     >>> same = torch.eye(2).flatten() / 2
     >>> [round(mixture_of_products(same, (2, 2), rank).divergence.item(), 4) for rank in (1, 2)]
@@ -69,7 +66,7 @@ def mixture_of_products(
     flat, batch = _distributions(probabilities), probabilities.shape[:-1]
     if divergence not in ("kl", "tv"):
         raise InvalidValue("divergence", divergence, "kl or tv")
-    weights, *factors, distance = found = _fitted(flat, shape, rank, restarts)
+    weights, *factors, distance = found = _fitted(flat, shape, rank, restarts, enough if divergence == "kl" else EXACT)
     if divergence == "tv":
         weights, *factors, distance = _polished(flat, found[:-1])
     return MixtureOfProducts(*ordered(weights, factors, batch), distance.reshape(batch))
@@ -94,7 +91,9 @@ def mixture_rank(
     for rank in range(1, min(largest, flat.shape[-1]) + 1):
         places = torch.nonzero(ranks == MORE).flatten()
         if len(places):
-            found = mixture_of_products(flat[places], shape, rank, divergence=divergence, restarts=restarts)
+            found = mixture_of_products(
+                flat[places], shape, rank, divergence=divergence, restarts=restarts, enough=epsilon
+            )
             ranks[places[found.divergence <= epsilon]] = rank
     return ranks.reshape(probabilities.shape[:-1])
 
@@ -111,7 +110,7 @@ def _distributions(probabilities: Tensor) -> Tensor:
     return flat / sums
 
 
-def _fitted(flat: Tensor, shape: tuple[int, ...], rank: int, restarts: int) -> list[Tensor]:
+def _fitted(flat: Tensor, shape: tuple[int, ...], rank: int, restarts: int, enough: float) -> list[Tensor]:
     """Return the best of several fits by expectation–maximisation; fits that have converged leave the batch."""
     starts = 1 if rank == 1 else restarts
     copies = flat.repeat(starts, 1)
@@ -124,8 +123,9 @@ def _fitted(flat: Tensor, shape: tuple[int, ...], rank: int, restarts: int) -> l
             weights, factors = _sweep_once(own, shape, weights, factors)
         for whole, part in zip(result, (weights, *factors), strict=True):
             whole[active] = part
-        now = kullback_leibler(own, _mixture(weights, *factors))
-        done = ((divergence[active] - now).abs() < BLOCK * TOLERANCE) | (now <= EXACT)
+        mixture = _mixture(weights, *factors).clamp(min=torch.finfo(own.dtype).tiny)
+        now = (torch.special.xlogy(own, own) - torch.special.xlogy(own, mixture)).sum(dim=-1).clamp(min=0)
+        done = ((divergence[active] - now).abs() < BLOCK * TOLERANCE) | (now <= enough)
         divergence[active] = now
         active = active[~done]
         if not len(active):
@@ -177,7 +177,7 @@ def _polished(flat: Tensor, fitted: list[Tensor]) -> list[Tensor]:
         optimizer.step()
         schedule.step()
     polished = [part.detach() for part in current()]
-    before, after = (total_variation(flat, _mixture(*parts)) for parts in (fitted, polished))
+    before, after = ((flat - _mixture(*parts)).abs().sum(dim=-1) / 2 for parts in (fitted, polished))
     for whole, part in zip(fitted, polished, strict=True):
         whole[after < before] = part[after < before]
     return [*fitted, torch.minimum(before, after)]
@@ -185,14 +185,3 @@ def _polished(flat: Tensor, fitted: list[Tensor]) -> list[Tensor]:
 
 def _mixture(weights: Tensor, *factors: Tensor) -> Tensor:
     return SumOfProducts(weights, factors).values
-
-
-def kullback_leibler(p: Tensor, q: Tensor) -> Tensor:
-    """KL(p‖q) in nats, clamped at 0 because of rounding errors."""
-    tiny = torch.finfo(p.dtype).tiny
-    return (torch.special.xlogy(p, p) - torch.special.xlogy(p, q.clamp(min=tiny))).sum(dim=-1).clamp(min=0)
-
-
-def total_variation(p: Tensor, q: Tensor) -> Tensor:
-    """Half the sum of absolute differences."""
-    return (p - q).abs().sum(dim=-1) / 2

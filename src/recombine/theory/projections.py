@@ -26,12 +26,8 @@ USEFUL = 1e-12
 """Smallest variance of a direction, relative to the largest."""
 SHARE = 0.99
 """Fraction of the variance that the directions explain."""
-LARGEST = 32
-"""Maximum number of directions."""
 TOLERANCE = 1e-8
 """Directions with less variance than this fraction of the first one's are rounding errors."""
-FURTHER = 0.1
-"""Minimum fraction of the remaining variance that is left out."""
 
 
 def refuse_not_finite(field: str, values: Tensor) -> None:
@@ -118,16 +114,14 @@ def projection(
     if float(variances[0]) <= torch.finfo(features.dtype).eps * TOLERANCE * magnitude:
         raise InvalidValue("features", features, "features that vary among the kept points")
     held = variances.cumsum(0) / variances.sum()
-    count = min(_before_the_gap(variances, held, share), LARGEST, len(centred) - 1)
+    count = min(_before_the_gap(variances, held, share), 32, len(centred) - 1)
     return (values - mean) @ (directions[:, :count] / variances[:count].sqrt())
 
 
 def _before_the_gap(variances: Tensor, held: Tensor, share: float) -> int:
     """Cut at the steepest drop in variance, among those that leave out between 1 − share and a tenth of it."""
     useful = int((variances > TOLERANCE * variances[0]).sum())
-    fewest, most = (
-        min(int((held < least - TOLERANCE).sum()) + 1, useful) for least in (share, 1 - (1 - share) * FURTHER)
-    )
+    fewest, most = (min(int((held < least - TOLERANCE).sum()) + 1, useful) for least in (share, 1 - 0.1 * (1 - share)))
     floored = torch.cat([variances, variances[:1] * 0]).clamp(min=float(TOLERANCE * variances[0]))
     falls = floored[:-1] / floored[1:]
     return fewest + int(falls[fewest - 1 : most].argmax())

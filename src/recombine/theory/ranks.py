@@ -14,14 +14,12 @@ For three or more factors, some functions are limits of sums of fewer products, 
 y + z has rank 3, but [(1 + d·x)(1 + d·y)(1 + d·z) − 1] / d, a sum of two products, converges to it as d → 0. The ε-rank
 of such functions is below their rank for any ε that a search can reach.
 
-A Gram matrix K[(x₁ … xₙ), (x₁′ … xₙ′)] over a grid is a function of n pairs (x_i, x_i′), and its rank is the smallest
-number of products Π_i k_i(x_i, x_i′) that sum to it: for two factors, the operator-Schmidt rank.
+A Gram matrix over a grid is a function of n pairs (x_i, x_i′), and its rank is the smallest number of products
+Π_i k_i(x_i, x_i′) that sum to it: for two factors, the operator-Schmidt rank.
 
-The complexity of a learnt function is the ε-rank of each pixel of its images, over all points, over the kept points
-(those not held out), and over the held-out points, since a part of a function may be simpler than the whole. Held-out
-points that are all combinations of some values of each factor form a grid; otherwise, and for kept points, entries of
-the grid are missing, and a sum of products may take any values there. Dark pixels are mostly noise, which can have any
-rank, so pixels are weighted by their fraction of the energy (sum of squares).
+The complexity of a learnt function is the ε-rank of each pixel of its images. Over kept (not held-out) points, entries
+of the grid are missing, and a sum of products may take any values there. Dark pixels are mostly noise, which can have
+any rank, so pixels are weighted by their fraction of the energy (sum of squares).
 
 Known answers: a planted sum of R products has error 0 at rank R but not below, even with missing entries; two factors
 agree with the SVD; an all-true mask changes nothing. Products of kernels, including the delta kernel, have rank 1;
@@ -55,8 +53,6 @@ EXACT_ERROR = 1e-6
 """Relative error below which a rank counts as exact."""
 STEPS, SWEEPS_OF_TWO = 200, 40
 """Maximum number of steps of a search for ε, or of sweeps for two factors, which are far cheaper than steps."""
-IMPROVEMENTS = (1e-5, 1e-3)
-"""Bounds on the relative improvement below which a search for ε ends (a hundredth of ε)."""
 MORE = -1
 """Stands for a rank larger than the largest that was tried."""
 
@@ -173,34 +169,15 @@ def least_ranks(
     if len(shape) == 2 and mask is None:
         ranks = _spectral_ranks(entries.unflatten(-1, shape), bound)
         return torch.where(ranks > largest, MORE, ranks)
-    least = (scale[:, 0] > 0).long()
+    least = (scale[:, 0] > 0).long()  # lower bounds
     if len(shape) == 2 and mask is not None:
-        least = torch.maximum(least, _lower_bounds(entries.unflatten(-1, shape), mask.unflatten(0, shape), bound))
-    return _searched(entries, shape, epsilon, least, largest, mask, restarts)
-
-
-def _spectral_ranks(matrices: Tensor, bound: Tensor) -> Tensor:
-    """Return the smallest ranks at which matrices have a residual of at most a bound, from their singular values."""
-    squared = torch.linalg.svdvals(matrices).square()
-    tails = squared.flip(-1).cumsum(dim=-1).flip(-1)
-    return (tails.sqrt() > bound[:, None]).sum(dim=-1)
-
-
-def _lower_bounds(matrices: Tensor, mask: Tensor, bound: Tensor) -> Tensor:
-    """Return lower bounds on ranks, from the complete rows and the complete columns."""
-    parts = [matrices[:, mask.all(dim=1)], matrices[:, :, mask.all(dim=0)]]
-    ranks = [_spectral_ranks(part, bound) for part in parts if part.numel()]
-    return torch.stack([torch.zeros_like(bound, dtype=torch.int64), *ranks]).amax(dim=0)
-
-
-def _searched(
-    entries: Tensor, shape: tuple[int, ...], epsilon: float, least: Tensor, largest: int, mask: Tensor | None,
-    restarts: int,
-) -> Tensor:  # fmt: skip
-    """Search for the smallest rank of each problem, upwards from a lower bound."""
+        matrices, present = entries.unflatten(-1, shape), mask.unflatten(0, shape)
+        complete = (matrices[:, present.all(dim=1)], matrices[:, :, present.all(dim=0)])  # rows and columns
+        for part in complete:
+            least = torch.maximum(least, _spectral_ranks(part, bound)) if part.numel() else least
     ranks = torch.where(least == 0, 0, MORE)
     sweeps = SWEEPS_OF_TWO if len(shape) == 2 else SWEEPS
-    tolerance = min(max(epsilon / 100, IMPROVEMENTS[0]), IMPROVEMENTS[1])
+    tolerance = min(max(epsilon / 100, 1e-5), 1e-3)  # relative improvement below which a search ends
     for rank in range(1, largest + 1):
         places = torch.nonzero((ranks == MORE) & (least <= rank)).flatten()
         if len(places):
@@ -208,6 +185,13 @@ def _searched(
             _, error = search.best(entries[places], restarts, mask)
             ranks[places[error <= epsilon]] = rank
     return ranks
+
+
+def _spectral_ranks(matrices: Tensor, bound: Tensor) -> Tensor:
+    """Return the smallest ranks at which matrices have a residual of at most a bound, from their singular values."""
+    squared = torch.linalg.svdvals(matrices).square()
+    tails = squared.flip(-1).cumsum(dim=-1).flip(-1)
+    return (tails.sqrt() > bound[:, None]).sum(dim=-1)
 
 
 def kernel_decomposition(
@@ -324,25 +308,18 @@ def pixel_ranks(
     if not bool(points.any()):
         raise InvalidValue("points", "none", "a mask with at least one point of the grid")
     points = points.to(images.device)
-    grid = _sub_grid(points, shape)
+    inside = points.unflatten(0, shape)
+    grid = tuple(int(inside.movedim(axis, 0).flatten(1).any(dim=1).sum()) for axis in range(len(shape)))
+    is_grid = math.prod(grid) == int(points.sum())  # whether the points are all combinations of some values
     members = images.reshape(-1, *images.shape[-2:])
     ranks, energies = [], []
     for member in members:  # one by one, so that only one is in double precision at a time
         functions = member.mT.double()
-        inside = functions[:, points]
-        scale = inside.abs().max()
-        energy = (inside / torch.where(scale > 0, scale, 1.0)).square().sum(dim=-1)
+        chosen = functions[:, points]
+        scale = chosen.abs().max()
+        energy = (chosen / torch.where(scale > 0, scale, 1.0)).square().sum(dim=-1)
         energies.append(energy / energy.sum().clamp(min=torch.finfo(energy.dtype).tiny))
-        if grid is None:
-            ranks.append(least_ranks(functions, shape, epsilon, largest, points, PIXEL_RESTARTS))
-        else:
-            ranks.append(least_ranks(inside, grid, epsilon, largest, None, PIXEL_RESTARTS))
+        entries, sizes, mask = (chosen, grid, None) if is_grid else (functions, shape, points)
+        ranks.append(least_ranks(entries, sizes, epsilon, largest, mask, PIXEL_RESTARTS))
     rank, share = (torch.stack(own).reshape(*images.shape[:-2], -1) for own in (ranks, energies))
     return PixelRanks(rank, share, largest)
-
-
-def _sub_grid(points: Bool[Tensor, " point"], shape: tuple[int, ...]) -> tuple[int, ...] | None:
-    """Shape of the grid that the points form if they are all combinations of some values; otherwise None."""
-    inside = points.unflatten(0, shape)
-    sizes = tuple(int(inside.movedim(axis, 0).flatten(1).any(dim=1).sum()) for axis in range(len(shape)))
-    return sizes if math.prod(sizes) == int(points.sum()) else None

@@ -1,10 +1,9 @@
 """Reversible and irreversible mixing (A.3): how well the factors can be recovered from a stage.
 
-A stage that mixes factors reversibly has lost no information: some linear or nonlinear map recovers them.
-`factor_recovery` searches for such a map over the whole grid with several decoders, cross-validated over random folds
-of the points. Neighbours of a scored point are in the training folds, so this measures information, not generalisation.
-For each fold and factor, the decoder is selected by its errors in the other folds, so selection does not bias the
-score: noise features have an R² of about 0.
+`factor_recovery` searches for a map from a stage to the factors with several decoders, cross-validated over random
+folds of the points. Neighbours of a scored point are in the training folds, so this measures information, not
+generalisation. For each fold and factor, the decoder is selected by its errors in the other folds, so selection does
+not bias the score: noise features have an R² of about 0.
 
 A map that no decoder here can represent looks like a loss. The metric tensor does not depend on decoders and reveals
 local losses (`jacobian_rank`, `local_loss`), but misses distant points that are mapped onto one another.
@@ -33,18 +32,12 @@ from recombine.errors import InvalidValue
 from recombine.theory.projections import both_grams, refuse_not_finite, squared_distances
 
 FOLDS = 5
-RANK_TOLERANCE = 1e-6
-"""Eigenvalues of a metric tensor below this fraction of the largest over the grid count as 0."""
 LOSS_TOLERANCE = 1e-3
 """A factor is lost where its independent squared speed is below this fraction of its median squared speed."""
-ROUNDING = 1e-10
-"""Squared speeds below this fraction of the largest one over all factors are rounding errors."""
 WIDTHS = (0.25, 0.5, 1.0, 2.0)
 """Widths of Gaussian kernels, in units of the median distance between points."""
 RIDGES = (1e-6, 1e-3, 1.0, 1e3)
 """Relative ridges; the last predicts little more than the mean, for factors that are lost."""
-LEAST = 1e-9
-"""Minimum damping of a kernel whose diagonal is about 1, so that a constant kernel is invertible."""
 NEIGHBOURS = (1, 3, 5)
 
 
@@ -121,7 +114,7 @@ def _ridges(gram: Tensor, values: Tensor, folds: Sequence[Tensor]) -> Iterator[T
     for kernel in _kernels(gram):
         varying = kernel.diagonal(dim1=-2, dim2=-1).mean(dim=-1) - kernel.mean(dim=(-2, -1))
         for ridge in RIDGES:
-            damping = (ridge * varying).clamp(min=LEAST)[..., None, None]
+            damping = (ridge * varying).clamp(min=1e-9)[..., None, None]  # so that a constant kernel is invertible
             inverse = torch.cholesky_inverse(torch.linalg.cholesky(kernel + damping * identity))
             sums = inverse.sum(dim=-1, keepdim=True)
             smoother = inverse - sums @ sums.mT / sums.sum(dim=-2, keepdim=True)
@@ -148,13 +141,15 @@ def _neighbours(gram: Tensor, values: Tensor, folds: Sequence[Tensor]) -> Iterat
 def jacobian_rank(metric: Float[Tensor, "*member point factor factor"]) -> Int[Tensor, "*member point"]:
     """Number of directions in which a stage moves at each point: the rank of the metric tensor g = JᵀJ.
 
+    Eigenvalues below a millionth of the largest over the grid count as 0.
+
     >>> jacobian_rank(torch.stack([torch.eye(2), torch.ones(2, 2), torch.zeros(2, 2)])).tolist()
     [2, 1, 0]
     """
     refuse_not_finite("metric", metric)
     values = torch.linalg.eigvalsh(metric.double())
     largest = values.amax(dim=(-2, -1), keepdim=True)
-    return ((values > RANK_TOLERANCE * largest) & (values > 0)).sum(dim=-1)
+    return ((values > 1e-6 * largest) & (values > 0)).sum(dim=-1)
 
 
 def local_loss(metric: Float[Tensor, "*member point factor factor"]) -> Float[Tensor, "*member factor"]:
@@ -169,7 +164,7 @@ def local_loss(metric: Float[Tensor, "*member point factor factor"]) -> Float[Te
     refuse_not_finite("metric", metric)
     g = metric.double()
     speeds = g.diagonal(dim1=-2, dim2=-1).contiguous()  # torch's median is wrong for expanded tensors
-    least = ROUNDING * speeds.amax(dim=(-2, -1), keepdim=True)
+    least = 1e-10 * speeds.amax(dim=(-2, -1), keepdim=True)  # below that, speeds are rounding errors
     own = torch.stack([_own_speed(g, factor, least[..., 0]) for factor in range(g.shape[-1])], dim=-1)
     usual = LOSS_TOLERANCE * speeds.median(dim=-2, keepdim=True).values
     return (own <= torch.maximum(least, usual)).double().mean(dim=-2)

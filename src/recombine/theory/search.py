@@ -18,22 +18,14 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-TRACE = 1e-6
-"""Ridge relative to the mean diagonal of a factor's normal equations, to bound functions at values with few entries."""
 BLOCK = 4
 """Sweeps between evaluations of the squared error."""
-SAFE = 0.5
-"""Maximum ratio of successive gains from which further gains are extrapolated."""
 EXACT = 1e-9
 """Relative error that counts as 0."""
 SWEEPS = 24
 """Maximum number of sweeps before the first step."""
-FIRST_DAMPING, LAST_DAMPING = 0.1, 1e-4
-"""Initial damping relative to the mean diagonal, by default and for problems whose sweeps have converged."""
 DAMPINGS = (1e-14, 1e6)
 """Bounds on the damping; a problem that reaches the upper bound has converged."""
-LOWER, RAISE = 0.2, 4.0
-"""Factors by which accepted and rejected steps change the damping."""
 MEMORY = 1 << 27
 """Memory for derivatives, in bytes."""
 
@@ -117,14 +109,18 @@ class Search:
         functions = [values.new_zeros(len(values), size, self.rank) for size in self.shape]
         error = values.new_full((len(values),), math.inf)
         generator = torch.Generator().manual_seed(0)
+        # number of problems whose normal equations fit into memory
+        at_once = max(1, MEMORY // (8 * (self.parameters**2 + math.prod(self.shape) * self.rank**2)))
         for start in range(restarts):
             places = torch.nonzero(error > self.enough).flatten()
             if not len(places):
                 break
-            drawn = self._random(values, generator)
-            for part in places.split(self._at_once):
+            # one random start for all problems, so that results do not depend on the batch
+            noise = torch.randn(1, self.parameters, generator=generator, dtype=torch.float64)
+            drawn = self._functions(noise.to(values) / self.rank ** (1 / len(self.shape)))
+            for part in places.split(at_once):
                 own = problems[part]
-                began = [noise.expand(len(own), -1, -1) for noise in drawn] if start else self._singular(own, drawn)
+                began = [each.expand(len(own), -1, -1) for each in drawn] if start else self._singular(own, drawn)
                 refined, remaining = self._descended(own, began)
                 better = remaining < error[part]
                 chosen = part[better]
@@ -138,20 +134,10 @@ class Search:
         """Number of unknowns of a problem."""
         return self.rank * sum(self.shape)
 
-    @property
-    def _at_once(self) -> int:
-        """Number of problems whose normal equations fit into memory."""
-        return max(1, MEMORY // (8 * (self.parameters**2 + math.prod(self.shape) * self.rank**2)))
-
     def _functions(self, flat: Tensor) -> list[Tensor]:
         """Unflatten parameters to the functions `[problem, value, rank]` of each factor."""
         parts = flat.split([self.rank * size for size in self.shape], dim=-1)
         return [part.unflatten(-1, (size, self.rank)) for part, size in zip(parts, self.shape, strict=True)]
-
-    def _random(self, like: Tensor, generator: torch.Generator) -> list[Tensor]:
-        """Return one random start for all problems, so that results do not depend on the batch."""
-        drawn = torch.randn(1, self.parameters, generator=generator, dtype=torch.float64)
-        return self._functions(drawn.to(like) / self.rank ** (1 / len(self.shape)))
 
     def _singular(self, problems: Problems, drawn: Sequence[Tensor]) -> list[Tensor]:
         """Leading singular vectors of every unfolding plus noise, or noise alone if there are too few."""
@@ -192,13 +178,6 @@ class Search:
                 normal[:, begins[i] : begins[i] + rank * size, begins[j] : begins[j] + rank * self.shape[j]] = block
         return normal
 
-    def _gradient(self, problems: Problems, left: Tensor, functions: Sequence[Tensor]) -> Tensor:
-        """Jᵀ times the residuals, `[problem, parameter]`."""
-        return torch.cat([
-            (problems.unfolded(left, axis) @ khatri_rao([*functions[:axis], *functions[axis + 1 :]])).flatten(1)
-            for axis in range(len(self.shape))
-        ], dim=-1)  # fmt: skip
-
     def _descended(self, problems: Problems, functions: Sequence[Tensor]) -> Found:
         """Run sweeps, then take steps until every problem has converged."""
         scale = problems.entries.norm(dim=-1)
@@ -208,7 +187,7 @@ class Search:
         result = torch.cat([own.flatten(1) for own in near], dim=-1)
         losses = problems.loss(near)
         active = torch.nonzero(losses.sqrt() > target).flatten()
-        damping = torch.where(seem_done, LAST_DAMPING, FIRST_DAMPING).to(losses)
+        damping = torch.where(seem_done, 1e-4, 0.1).to(losses)  # relative to the mean diagonal
         for _ in range(self.iterations):
             if not len(active):
                 break
@@ -218,7 +197,7 @@ class Search:
             better = new < old
             places = active[better]
             result[places], losses[places] = tried[better], new[better]
-            damping[active] = (damping[active] * torch.where(better, LOWER, RAISE)).clamp(*DAMPINGS)
+            damping[active] = (damping[active] * torch.where(better, 0.2, 4.0)).clamp(*DAMPINGS)
             little = better & (old - new <= self.tolerance * old)
             done = little | (damping[active] >= DAMPINGS[1]) | (losses[active].sqrt() <= target[active])
             active = active[~done]
@@ -232,7 +211,10 @@ class Search:
         shift = damping[:, None] * torch.where(mean > 0, mean, 1.0) + torch.finfo(flat.dtype).eps * mean
         diagonal += shift
         factor, failed = torch.linalg.cholesky_ex(normal)
-        gradient = self._gradient(problems, problems.left(functions), functions)
+        left = problems.left(functions)
+        others = [khatri_rao([*functions[:axis], *functions[axis + 1 :]]) for axis in range(len(functions))]
+        parts = [(problems.unfolded(left, axis) @ rest).flatten(1) for axis, rest in enumerate(others)]
+        gradient = torch.cat(parts, dim=-1)  # Jᵀ times the residuals
         step = torch.cholesky_solve(gradient[..., None], factor)[..., 0]
         return torch.where((failed == 0)[:, None] & step.isfinite(), step, 0.0)
 
@@ -260,7 +242,7 @@ def swept(
         now = loss[active] - new
         ratio = now / gain[active]
         loss[active], gain[active] = new, now
-        done = (ratio >= 0) & (ratio < SAFE) & (now * ratio <= tolerance * new * (1 - ratio))
+        done = (ratio >= 0) & (ratio < 0.5) & (now * ratio <= tolerance * new * (1 - ratio))
         settled[active] = done
         active = active[~done]
         if not len(active):
@@ -295,10 +277,10 @@ def _fitted(problems: Problems, functions: Sequence[Tensor], axis: int) -> Tenso
 
 
 def _root(normal: Tensor) -> Tensor:
-    """Cholesky factors of normal equations with a small ridge."""
+    """Cholesky factors of normal equations, with a small ridge to bound functions at values with few entries."""
     diagonal = normal.diagonal(dim1=-2, dim2=-1)
     mean = diagonal.flatten(1).mean(dim=-1)
-    shift = TRACE * torch.where(mean > 0, mean, 1.0)
+    shift = 1e-6 * torch.where(mean > 0, mean, 1.0)
     diagonal += shift.reshape(-1, *(1,) * (diagonal.ndim - 1))
     factor, _ = torch.linalg.cholesky_ex(normal)
     return factor

@@ -34,15 +34,10 @@ from torch import Tensor
 
 from recombine.errors import InvalidValue
 
-HELD_OUT_SHARE = 0.2
-"""Fraction of the points held out by default."""
 UNKNOWN = -1
 """Label of a value that no kept point has."""
-POLAR_STEPS = 20
 RIDGE = 1e-9
 """Ridge of the whitening, relative to the mean variance."""
-STILL = 0.1
-"""If a coordinate's variance at held-out points is below this fraction of that at all points, the latter is used."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,7 +118,7 @@ def kept_points(shape: Sequence[int], held_out: Tensor | None, seed: int = 0) ->
     if held_out is None:
         proper = chain.from_iterable(combinations(factors, size) for size in range(2, min(len(shape), 5)))
         larger = [cells for cells in (cell_numbers(shape, group) for group in proper) if cells.bincount().min() > 1]
-        held_out = random_points(torch.stack([*single, *larger]), HELD_OUT_SHARE, seed)
+        held_out = random_points(torch.stack([*single, *larger]), 0.2, seed)
     kept = ~held_out.cpu()
     if bool(kept.all()):
         raise InvalidValue("held_out", "no point", "a mask with at least one held-out point")
@@ -191,7 +186,7 @@ def best_rotation(covariances: Tensor) -> Tensor:
     starts = torch.linalg.eigh(torch.einsum("sg,mgij->smij", orders, covariances))[1]
     explained = torch.stack([explained_shares(covariances, own).amax(dim=1).sum(dim=-1) for own in starts])
     rotation = starts[explained.argmax(dim=0), torch.arange(len(covariances), device=covariances.device)]
-    for _ in range(POLAR_STEPS):
+    for _ in range(20):
         rotation = polar_step(covariances, rotation)
     return rotation
 
@@ -228,6 +223,7 @@ def share_predicted(coordinates: Tensor, prediction: Tensor, design: Design) -> 
     centred = coordinates - coordinates[:, design.kept].mean(dim=1, keepdim=True)
     held_out = centred[:, design.scored].square().mean(dim=1)
     everywhere = centred.square().mean(dim=1)
-    variance = torch.where(held_out < STILL * everywhere, everywhere, held_out)
+    # the variance at all points, if that at held-out points is less than a tenth of it
+    variance = torch.where(held_out < 0.1 * everywhere, everywhere, held_out)
     error = (coordinates[:, design.scored] - prediction).square().mean(dim=1)
     return (1 - error / variance).mean(dim=-1).nan_to_num(nan=-torch.inf)  # NaN if a flow diverged

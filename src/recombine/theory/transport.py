@@ -4,9 +4,7 @@ All metrics are functions of a Gram matrix over the grid's points (`projections.
 rotations, shifts and scale.
 
 Uniform factor values have a product distribution. Its image in a stage is a product over blocks of coordinates, one per
-factor, if features are sums of single-factor functions: projections onto main effects are then independent.
-`additivity` is the fraction of the variance of all features in main effects. (PF_Coeff squares the kernels of the same
-terms, so strong directions count more; `recombine.metrics.neuron_tuning` gives these fractions for single neurons.)
+factor, if features are sums of single-factor functions (`additivity`): projections onto main effects are independent.
 
 Over kept points (those not held out), the factors are dependent, since some combinations are missing. `hole_dependence`
 measures this dependence in the stage: 0 if the kept points form a product, 1 for a diagonal. It changes along a network
@@ -44,10 +42,6 @@ from recombine.theory.projections import refuse_not_finite, squared_distances
 
 ROUNDING = 1e-6
 """Distances below this fraction of the RMS distance between points count as 0."""
-FAR = 2.0
-"""Kept points count as distant beyond this multiple of the distance to the nearest one."""
-NEAR = 0.5
-"""Maximum distance of a misplaced activation from that of a distant point, in steps."""
 
 
 def additivity(gram: Float[Tensor, "*member point point"], shape: tuple[int, ...]) -> Float[Tensor, "*member"]:
@@ -82,10 +76,13 @@ def hole_dependence(
     kept = _kept(held_out)
     places = _places(shape)[kept].to(gram.device)
     usual = squared_distances(gram.double()).mean(dim=(-2, -1))
-    effects = []
-    for factor in range(len(shape)):
+    factors, effects = len(shape), []
+    paired = gram.double().unflatten(-1, shape).unflatten(-1 - factors, shape)
+    for factor in range(factors):
         values = places[:, factor]
-        distance = squared_distances(_main_effect(gram.double(), shape, factor)).sqrt()[..., values[:, None], values]
+        others = [k - 2 * factors for k in range(factors) if k != factor]
+        effect = paired.mean(dim=[*others, *(k + factors for k in others)])  # Gram matrix over the factor's values
+        distance = squared_distances(effect).sqrt()[..., values[:, None], values]
         rows, columns = distance.mean(dim=-1, keepdim=True), distance.mean(dim=-2, keepdim=True)
         effects.append(distance - rows - columns + distance.mean(dim=(-2, -1), keepdim=True))
     pairs = [_correlation(first, second, ROUNDING**2 * usual) for first, second in combinations(effects, 2)]
@@ -127,10 +124,10 @@ def hole_geometry(
     floor = (ROUNDING**2 * usual)[..., None]
     apart = (image > floor) & (way > floor)
     openness = torch.where(apart, (image / torch.where(apart, way, 1.0)).sqrt(), 0.0)
-    far = ways > FAR**2 * way[..., None] + floor[..., None]
+    far = ways > 2**2 * way[..., None] + floor[..., None]  # more than twice as far as the nearest kept point
     step = torch.where(units > floor, units, torch.inf).amin(dim=-1, keepdim=True)
     elsewhere = torch.where(far, images, torch.inf).amin(dim=-1)
-    return Hole(openness, elsewhere < step * NEAR**2)
+    return Hole(openness, elsewhere < step * 0.5**2)  # within half a step
 
 
 def _step_lengths(squared: Tensor, shape: tuple[int, ...], held_out: Tensor) -> Tensor:
@@ -171,14 +168,6 @@ def _mean_square(gram: Tensor, shape: tuple[int, ...], inside: tuple[int, ...]) 
     columns = [name if factor in inside else name.upper() for factor, name in enumerate(rows)]
     outside = prod(count for factor, count in enumerate(shape) if factor not in inside)
     return torch.einsum(f"...{''.join(rows + columns)}->...", paired) / (prod(shape) * outside)
-
-
-def _main_effect(gram: Tensor, shape: tuple[int, ...], factor: int) -> Tensor:
-    """Gram matrix of a factor's main effects over its values."""
-    factors = len(shape)
-    paired = gram.unflatten(-1, shape).unflatten(-1 - factors, shape)
-    others = [k - 2 * factors for k in range(factors) if k != factor]
-    return paired.mean(dim=[*others, *(k + factors for k in others)])
 
 
 def _correlation(first: Tensor, second: Tensor, floor: Tensor) -> Tensor:

@@ -70,20 +70,13 @@ class MemberOutputs(NamedTuple):
     penalties: Mapping[str, Tensor] = {}
 
 
-ForwardMembers = Callable[[StagedDecoder, FlatLayout, Tensor, Tensor, torch.dtype], MemberOutputs]
-"""Takes the module, layout, float32 weights `(member, parameter)`, inputs `(member, batch, …)` and compute dtype."""
-ForwardOne = Callable[[StagedDecoder, FlatLayout, Tensor, Tensor], MemberOutputs | None]
-"""Same for one float32 network on a CPU; only weights have gradients. Returns None if the module is fastest."""
-
-
 class Forwards(NamedTuple):
     """Fast forward passes of a decoder; None means that the module is used."""
 
-    members: ForwardMembers | None = None
-    one: ForwardOne | None = None
-
-
-# -- layers of many members ------------------------------------------------------------------------------------------
+    members: Callable[[StagedDecoder, FlatLayout, Tensor, Tensor, torch.dtype], MemberOutputs] | None = None
+    """Takes module, layout, float32 weights `(member, parameter)`, inputs `(member, batch, …)` and compute dtype."""
+    one: Callable[[StagedDecoder, FlatLayout, Tensor, Tensor], MemberOutputs | None] | None = None
+    """Same for one float32 network on a CPU; only weights have gradients. Returns None if the module is fastest."""
 
 
 def linear(weights: Weights, name: str, inputs: Tensor) -> Tensor:
@@ -140,9 +133,6 @@ def narrow_convolution(weights: Weights, name: str, inputs: Tensor) -> Tensor:
     return grouped.view(batch, members, -1, *inputs.shape[-2:]).transpose(0, 1)
 
 
-# -- transposed convolutions -----------------------------------------------------------------------------------------
-
-
 def cnn_members(
     decoder: StagedDecoder, layout: FlatLayout, weights: Tensor, inputs: Tensor, dtype: torch.dtype
 ) -> MemberOutputs:
@@ -187,12 +177,8 @@ def grouped(decoder: StagedDecoder, weights: Weights, inputs: Tensor) -> Tensor:
                 image, kernel.flatten(0, 1), bias.flatten(), block.stride, block.padding, groups=members
             )
         )
-    return _read_out(decoder, weights, image, members)
-
-
-def _read_out(decoder: StagedDecoder, weights: Weights, image: Tensor, members: int) -> Tensor:
-    """Apply the last convolution as a matrix product with shifts, then resize."""
-    batch, _, rows, columns = image.shape
+    # the last convolution is a matrix product with shifts
+    rows, columns = image.shape[-2:]
     pixels = image.permute(0, 2, 3, 1).reshape(batch * rows * columns, members, -1).transpose(0, 1)
     kernel, bias = weights["stages.output.0.weight"], weights["stages.output.0.bias"]
     taps = kernel.flatten(3).permute(0, 3, 1, 2).flatten(1, 2)  # (member, tap and colour, channel)
@@ -209,9 +195,6 @@ def resized(decoder: StagedDecoder, planes: Tensor) -> Tensor:
 
 def _last(decoder: StagedDecoder) -> tuple[ToChannels, Resize]:
     return cast("tuple[ToChannels, Resize]", tuple(decoder.stages["output"].children()))
-
-
-# -- low-rank embeddings and narrow convolutions ---------------------------------------------------------------------
 
 
 def low_rank_members(
@@ -285,9 +268,6 @@ class KernelParts(EmbeddingParts):
     def variance(self) -> Tensor:
         rows, columns = self.scaled
         return torch.stack([spread for _, spread in rows + columns]).sum(dim=0)
-
-
-# -- fully connected layers, and pixel tokens ------------------------------------------------------------------------
 
 
 def dense_members(

@@ -26,8 +26,6 @@ LONGEST_SPAN = 256
 """Maximum number of steps between two yields."""
 SPAN_SECONDS = (0.25, 1.0)
 """Spans grow if they take less than the first time, and shrink if they take more than the second."""
-WARM_UP_STEPS = 3
-"""Number of warm-up steps, later undone, before a CUDA graph is captured."""
 GIB = 2**30
 PROBED = (1, 3)
 """Sizes of the two ensembles whose memory is measured; their difference gives the cost of a member."""
@@ -153,7 +151,7 @@ class Stepper:
         side = _side(self.ensemble.device)
         side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side):
-            for _ in range(WARM_UP_STEPS):
+            for _ in range(3):
                 self.step()
         torch.cuda.current_stream().wait_stream(side)
         torch.cuda.empty_cache()  # a graph has its own memory pool
@@ -169,9 +167,6 @@ class Stepper:
 def _side(device: torch.device) -> torch.cuda.Stream:
     """Return the stream for capturing graphs (a single one, since libraries keep a workspace per stream)."""
     return torch.cuda.Stream(device)
-
-
-# -- memory: `within` enforces the budget, and the estimate of `fitting_members` avoids exceeding it -------------------
 
 
 @contextmanager

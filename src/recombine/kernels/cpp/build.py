@@ -26,8 +26,6 @@ from recombine.files import cache_folder
 
 FLAGS = ("-std=c++17", "-O3", "-march=native", "-fno-math-errno", "-fno-trapping-math", "-shared", "-fPIC")
 COMPILERS = ("c++", "g++", "clang++")
-LONGEST_SECONDS = 300
-"""Timeout for the compiler, in seconds."""
 WARNED = "RECOMBINE_KERNELS_SAID"
 """Environment variable that is set once the warning about missing kernels has been printed."""
 
@@ -111,9 +109,7 @@ def _compile(compiler: list[str], path: Path) -> None:
 
 
 def _run(command: list[str]) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        command, capture_output=True, text=True, errors="replace", timeout=LONGEST_SECONDS, umask=0o077
-    )
+    return subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=300, umask=0o077)
 
 
 def _sources() -> list[Path]:

@@ -19,6 +19,7 @@ LARGEST_KEPT = 2**28
 """Maximum total number of elements in all stored buffers (1 GiB)."""
 _kept: dict[int, list[Tensor]] = {}
 """Buffers by size."""
+_pool = cache(ThreadPoolExecutor)
 
 
 def by_chunks(batch: int, work: Callable[[int, int, int], None]) -> None:
@@ -29,18 +30,13 @@ def by_chunks(batch: int, work: Callable[[int, int, int], None]) -> None:
         for chunk in chunks:
             work(*chunk)
     else:
-        list(_threads(threads).map(lambda chunk: work(*chunk), chunks))
+        list(_pool(threads, "recombine").map(lambda chunk: work(*chunk), chunks))
 
 
 def chunks_of(batch: int) -> list[tuple[int, int, int]]:
     """Return each chunk's range of images and its index."""
     size = max(CHUNK, -(-batch // MAX_CHUNKS))
     return [(first, min(batch, first + size), first // size) for first in range(0, batch, size)]
-
-
-@cache
-def _threads(count: int) -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(count, thread_name_prefix="recombine")
 
 
 def take_buffer(size: int) -> Tensor:

@@ -22,7 +22,12 @@ export class Program {
     /** Functions to call once the memory exists. @type {(() => void)[]} */
     this.preparations = [];
     this.constants = new Set(data.constants.map((constant) => constant.value));
-    this.#place(bytes);
+    this.places[0] = this.arena.keep(volume(data.shapes[0]));
+    for (const constant of data.constants) {
+      const place = this.arena.keep(volume(data.shapes[constant.value]));
+      this.places[constant.value] = place;
+      this.preparations.push(() => this.heap.set(numbersOf(bytes, constant), place));
+    }
     this.steps = this.#plan();
     this.kernel = new Kernel(code, this.arena.top + PANEL);
     this.heap = this.kernel.heap;
@@ -49,16 +54,6 @@ export class Program {
   value(number) {
     const start = this.places[number];
     return this.heap.subarray(start, start + volume(this.data.shapes[number]));
-  }
-
-  /** @param {Uint8Array} bytes */
-  #place(bytes) {
-    this.places[0] = this.arena.keep(volume(this.data.shapes[0]));
-    for (const constant of this.data.constants) {
-      const place = this.arena.keep(volume(this.data.shapes[constant.value]));
-      this.places[constant.value] = place;
-      this.preparations.push(() => this.heap.set(numbersOf(bytes, constant), place));
-    }
   }
 
   /** Assigns addresses to all values in the order of the operations. @returns {(() => void)[]} */

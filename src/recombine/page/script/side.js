@@ -134,18 +134,12 @@ export class Side {
     this.halves[factor].caption(`${factors[factor].name} = ${valueText(factors[factor], at[factor])}, ${others}`);
     if (Object.keys(this.#halves).length < factors.length) return;
     const sum = this.decoder.superposed(this.#halves);
-    const gain = this.#gain(sum);
+    const most = sum.reduce((largest, x) => Math.max(largest, Math.abs(x - background)), 0);
+    // a faint picture is made brighter, since its shape matters, not its amplitude
+    const gain = most > 1e-4 * (high - low) ? Math.max(1, (0.9 * (high - low)) / most) : 1;
     const drawn = [...this.#halves, sum].map((part) => part.map((x) => background + gain * (x - background)));
     drawn.forEach((part, k) => drawImage((this.halves[k] ?? this.sum).canvas, part, image, low, high));
     this.sum.caption(gain > 1.05 ? `their sum (all ${gain.toFixed(gain < 9.95 ? 1 : 0)} times brighter)` : "their sum");
-  }
-
-  /** The gain for a faint picture: its shape matters, not its amplitude. @param {Float32Array} picture */
-  #gain(picture) {
-    const { background, low, high } = this.decoder.data;
-    let most = 0;
-    for (const number of picture) most = Math.max(most, Math.abs(number - background));
-    return most > 1e-4 * (high - low) ? Math.max(1, (0.9 * (high - low)) / most) : 1;
   }
 
   #drawNearest() {

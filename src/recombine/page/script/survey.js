@@ -104,25 +104,19 @@ export class Survey {
   }
 
   *#all() {
-    const row = this.columns * this.size;
-    const lines = [0, 1, 2].map(() => new Float32Array(row)); // a ring buffer of three rows of activations
+    const { decoder, columns, size, units } = this;
+    const lines = [0, 1, 2].map(() => new Float32Array(columns * size)); // a ring buffer of three rows of activations
     for (let j = 0; j <= this.rows; j += 1) {
-      for (let i = 0; i < this.columns && j < this.rows; i += 1) {
-        this.#evaluate(i, j, lines[j % 3].subarray(i * this.size, (i + 1) * this.size));
+      for (let i = 0; i < columns && j < this.rows; i += 1) {
+        const stage = lines[j % 3].subarray(i * size, (i + 1) * size);
+        stage.set(decoder.program?.upTo(this.value, decoder.input(onPlane(this.at, this.plane, i, j))) ?? []);
+        const start = (j * columns + i) * units;
+        for (let unit = 0; unit < units; unit += 1) this.activity[start + unit] = stage[unit * this.stride];
         yield;
       }
       if (j > 0) yield* this.#measure(j - 1, lines);
     }
     this.varying = this.#mostVarying();
-  }
-
-  /** @param {number} i @param {number} j @param {Float32Array} target */
-  #evaluate(i, j, target) {
-    const { decoder, units, stride } = this;
-    if (!decoder.program) return;
-    target.set(decoder.program.upTo(this.value, decoder.input(onPlane(this.at, this.plane, i, j))));
-    const start = (j * this.columns + i) * units;
-    for (let unit = 0; unit < units; unit += 1) this.activity[start + unit] = target[unit * stride];
   }
 
   /** Computes g along a row, whose neighbouring rows are known. @param {number} j @param {Float32Array[]} lines */

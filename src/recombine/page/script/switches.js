@@ -90,18 +90,16 @@ export class Switches {
     this.second = new Switch("Compared with", "beside-switch", names, labels, (beside) => change({ beside }));
     this.both = document.createElement("input");
     Object.assign(this.both, { type: "checkbox", id: "compare" });
-    this.both.addEventListener("change", () => change({ beside: this.both.checked ? this.#other() : -1 }));
+    this.both.addEventListener("change", () => {
+      const [first, second] = [this.first.present, this.second.present];
+      const other = first === second ? Number(first === 0) : second; // the one last shown beside the first, or any
+      change({ beside: this.both.checked ? other : -1 });
+    });
     const around = element("label", "check");
     around.append(this.both, " two decoders side by side");
     const line = element("p", "soft");
     line.append(around, element("span", "", "* also changes another label"));
     root.append(line, this.first.root, this.second.root);
-  }
-
-  /** The decoder last shown beside the first, or any other one. */
-  #other() {
-    const [first, second] = [this.first.present, this.second.present];
-    return first === second ? Number(first === 0) : second;
   }
 
   /** @param {State} state */

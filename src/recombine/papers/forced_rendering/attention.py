@@ -199,7 +199,12 @@ def draw(result: xarray.Dataset) -> Figure:
         left, right = divided(figure, 1, 2, width_ratios=[1, 2.4])
         _drawings(left, result)
         top, bottom = divided(right, 2, 1, height_ratios=[1.5, 1])
-        _accuracies(top.subplots(), result)
+        ax, trained = top.subplots(), result["ood_accuracy"].stack(arm=("decoder", "variant")).dropna("arm", how="all")
+        values = {",\n".join(own["arm"].item()): own.values for own in trained.transpose("arm", "seed")}
+        bar_groups(ax, list(values), values, COLORS)
+        ax.set_xticks(range(len(values)), list(values), rotation=40, ha="right", fontsize=5.5)
+        ax.set_ylim(0, 1.05)
+        ax.set_title("held-out accuracy", loc="left")
         axes = bottom.subplots(1, 3)
         titles = {"factorization": "factorization", "spread": "spread of log10 dv"}
         for ax, (name, title) in zip(axes, titles.items(), strict=False):
@@ -219,16 +224,6 @@ def _drawings(figure: SubFigure, result: xarray.Dataset) -> None:
             held_out_drawing(ax, own["drawing"].isel(sample=row).values, result, row)
         column[0].set_title(decoder, fontsize=8)
         column[-1].set_xlabel(f"{own['ood_over_blank'].mean().item():.2f} blank", fontsize=8)
-
-
-def _accuracies(ax: Axes, result: xarray.Dataset) -> None:
-    """Draw the held-out accuracy of every trained arm."""
-    trained = result["ood_accuracy"].stack(arm=("decoder", "variant")).dropna("arm", how="all")
-    values = {",\n".join(own["arm"].item()): own.values for own in trained.transpose("arm", "seed")}
-    bar_groups(ax, list(values), values, COLORS)
-    ax.set_xticks(range(len(values)), list(values), rotation=40, ha="right", fontsize=5.5)
-    ax.set_ylim(0, 1.05)
-    ax.set_title("held-out accuracy", loc="left")
 
 
 def _kernels(ax: Axes, result: xarray.Dataset) -> None:

@@ -1,10 +1,8 @@
 """Are the paper's explanations of failure specific to networks that fail?
 
 The quantities with which the paper explains failure (probes, factorization, volume, cross-terms, superposition) are
-also measured on other networks of the same architecture: networks that compose (trained on stripes and 100 bumps, or
-with both penalties), networks trained on the whole grid, including the region that is otherwise held out, and
-untrained networks, which are the failing networks at initialisation. CNNs have the bump code and the default depth.
-The low-rank decoder has one-hot codes, for which derivatives are finite differences.
+also measured on networks of the same architecture that compose, that were trained on the whole grid, and that are
+untrained. CNNs have the bump code and the default depth. The low-rank decoder has one-hot codes.
 """
 
 from __future__ import annotations
@@ -23,7 +21,7 @@ from recombine.papers.forced_rendering.depth import factorization_fall, late_cro
 from recombine.papers.forced_rendering.penalties import BOTH, NONE, PenaltySettings, penalised_spec
 from recombine.papers.forced_rendering.presets import kept_combinations, whole_grid
 from recombine.papers.forced_rendering.scores import training_fit
-from recombine.papers.forced_rendering.stripes import StripeSettings
+from recombine.papers.forced_rendering.stripes import MANY, StripeSettings
 from recombine.reproduction.figures import FigureSpec
 from recombine.reproduction.measuring import TRAINED, Batch, base_attributes, stage_dims, stage_profile, tabulate
 from recombine.reproduction.study import Arm, Labels, Study, Trials, initial_runs
@@ -46,7 +44,7 @@ class ControlStudy(Study[Settings]):
         failing, unpenalised = preset.spec(), penalised_spec(preset, NONE)
         specs = {
             samples.FAILING: failing,
-            samples.STRIPED: preset.striped_spec(min(samples.STRIPE_BUMPS, kept_combinations(failing))),
+            samples.STRIPED: preset.striped_spec(min(MANY, kept_combinations(failing))),
             samples.WHOLE: whole_grid(failing),
             samples.UNPENALISED: unpenalised,
             samples.PENALISED: penalised_spec(preset, BOTH),
@@ -91,7 +89,6 @@ STATISTICS: dict[str, tuple[str, samples.PerSeed]] = {
     "cross-terms, last two\nstages less others": ("cross-terms, last two stages less the others", late_cross_terms),
 }
 """Quantities with which the paper explains failure: panel title, then description and function (one value per seed)."""
-FAMILIES = dict(zip(samples.CONTROLS, ("CNN, bump code", "low-rank, one-hot code"), strict=True))
 
 
 def draw(result: xarray.Dataset) -> Figure:
@@ -109,7 +106,7 @@ def draw(result: xarray.Dataset) -> Figure:
                 ax.set_xticks(range(len(arms)), names, rotation=35, ha="right", fontsize=7)
                 if failing == samples.FAILING:
                     ax.set_title(title, fontsize=9)
-            row[0].set_ylabel(FAMILIES[failing])
+            row[0].set_ylabel("CNN, bump code" if failing == samples.FAILING else "low-rank, one-hot code")
     return figure
 
 

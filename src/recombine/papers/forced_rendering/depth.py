@@ -21,7 +21,6 @@ from recombine.papers.forced_rendering.samples import PerSeed, Statistic, differ
 from recombine.reproduction import measuring, tables
 from recombine.reproduction.claims import Claim, Data, Sample, Samples, Statement, no_samples
 from recombine.reproduction.criteria import Criterion, effect
-from recombine.reproduction.measuring import Batch
 from recombine.reproduction.preset import AnyNumber, Seeds, Several
 from recombine.reproduction.study import Arm, Study, Trials
 
@@ -55,19 +54,19 @@ class DepthStudy(Study[Settings]):
         ]
 
     def measure(self, trials: Trials[Settings]) -> xarray.Dataset:
-        def measured(batch: Batch) -> dict[str, object]:
+        def measured(batch: measuring.Batch) -> dict[str, object]:
             return {**batch.scores, **measuring.stage_profile(batch), "drawing": measuring.drawings(batch)}
 
         inner = {**measuring.stage_dims(), "drawing": measuring.DRAWING}
         result = measuring.tabulate(trials, ("encoding", "depth"), measured, inner)
         size, depths, default = trials.preset.size, trials.preset.depths, trials.preset.depth
         shown = default if default in depths else depths[-1]
-        surface = _surface(Batch([trials.pictured_run("bump", shown)], trials.device))
+        surface = _surface(measuring.Batch([trials.pictured_run("bump", shown)], trials.device))
         result = measuring.with_positions(result, trials.first.spec, "log_volume").assign(surface=surface)
         return result.assign_attrs(measuring.base_attributes(trials, size=size, compared=list(depths), shown=shown))
 
 
-def _surface(batch: Batch) -> tuple[tuple[str, ...], np.ndarray]:
+def _surface(batch: measuring.Batch) -> tuple[tuple[str, ...], np.ndarray]:
     """Return a trained network's outputs over the grid along their first three principal directions (Fig. 5)."""
     task = batch.task
     flat = batch.outputs(task.grid.points)[0].flatten(1).double()
@@ -78,9 +77,6 @@ def _surface(batch: Batch) -> tuple[tuple[str, ...], np.ndarray]:
 
 
 STUDY = DepthStudy()
-
-
-# -- statistics --------------------------------------------------------------------------------------------------------
 
 
 def probe_fall(networks: xarray.Dataset) -> xarray.DataArray:
@@ -108,9 +104,6 @@ def spread_rise(networks: xarray.Dataset) -> xarray.DataArray:
 def late_cross_terms(networks: xarray.Dataset) -> xarray.DataArray:
     """Return the normalised |g_xy| of the last two stages minus that of the others."""
     return tables.last_two_less_others(networks["cross_term"])
-
-
-# -- claims ------------------------------------------------------------------------------------------------------------
 
 
 def by_depth(networks: xarray.Dataset) -> dict[int, xarray.Dataset]:

@@ -25,7 +25,6 @@ from recombine.papers.forced_rendering.superposition_claims import superposition
 from recombine.reproduction import measuring
 from recombine.reproduction.claims import Claim, Data, Sample
 from recombine.reproduction.figures import FigureSpec
-from recombine.reproduction.measuring import Batch, grid_variables
 from recombine.reproduction.study import Arm, Study, Trials
 from recombine.reproduction.tables import keep_first
 
@@ -48,7 +47,7 @@ class EncodingStudy(Study[BumpPreset]):
         return [*arms, Arm(("bump", DARK), preset.spec(polarity="dark"), extra=True)]
 
     def measure(self, trials: Trials[BumpPreset]) -> xarray.Dataset:
-        def measured(batch: Batch) -> dict[str, object]:
+        def measured(batch: measuring.Batch) -> dict[str, object]:
             blank = batch.stored("blank")[:, batch.task.held_out.numpy()].mean(axis=1)
             error = measuring.grid_maps(batch, "error") / blank[:, None, None]
             return {**batch.scores, **errors_by_distance(batch), "error": error, "drawing": measuring.drawings(batch)}
@@ -57,7 +56,7 @@ class EncodingStudy(Study[BumpPreset]):
         result = measuring.tabulate(trials, ("encoding", "holdout"), measured, inner)
         specs = {holdout: trials["bump", holdout][0].spec for holdout in (BOX, CROSS)}
         positions = [measuring.sample_points(spec).numpy() for spec in specs.values()]
-        grids = [grid_variables(spec) for spec in specs.values()]
+        grids = [measuring.grid_variables(spec) for spec in specs.values()]
         return keep_first(result, "error", "drawing").assign(
             place=(("region", "sample", "axis"), np.stack(positions)),
             held_out=(("region", "y", "x"), np.stack([grid["held_out"][1] for grid in grids])),
@@ -102,9 +101,6 @@ CLAIMS = (
         beside=("mlp", "attention"),
     ),
 )
-
-
-# -- Fig. 1 ------------------------------------------------------------------------------------------------------------
 
 
 def encodings_figure(result: xarray.Dataset, superposition: xarray.Dataset) -> Figure:
@@ -175,9 +171,6 @@ def encodings_caption(result: xarray.Dataset, superposition: xarray.Dataset) -> 
         f"combinations it is at most {box['id_over_blank'].mean('seed').max().item():.3f}. "
         f"{superposition_words(superposition)}"
     )
-
-
-# -- conventions -------------------------------------------------------------------------------------------------------
 
 
 def conventions_figure(encodings: xarray.Dataset, depth: xarray.Dataset) -> Figure:

@@ -24,12 +24,8 @@ from recombine.specs import Recipe, RunSpec
 from recombine.store import Run
 from recombine.tasks import BumpTask
 
-MOST_BUMPS = 100
-"""Largest number of bumps added to the stripes; more bumps hardly change the outputs."""
-NO_REMEDY = "none"
 
-
-def _labelled(study: str, spec: RunSpec, decoder: str, depth: object, remedy: str = NO_REMEDY) -> LabelledSpec:
+def _labelled(study: str, spec: RunSpec, decoder: str, depth: object, remedy: str = "none") -> LabelledSpec:
     code = getattr(spec.task.encoding, "kind", str(spec.task.encoding))
     return LabelledSpec(study, spec, {"code": code, "decoder": decoder, "depth": str(depth), "remedy": remedy})
 
@@ -38,7 +34,7 @@ def decoders(preset: Any) -> Iterator[LabelledSpec]:
     """Yield the decoders worth exploring among those trained by a preset's studies."""
     yield _labelled("encodings", preset.spec(), "CNN", preset.depth)
     for bumps in sorted(preset.bumps, reverse=True):
-        if bumps <= MOST_BUMPS:
+        if bumps <= 100:  # more bumps hardly change the outputs
             remedy = f"stripes and {bumps} bumps" if bumps else "stripes, no bumps"
             yield _labelled("stripes", preset.striped_spec(bumps), "CNN", preset.depth, remedy)
     yield _labelled("encodings", preset.spec(encoding="rate"), "CNN", preset.depth)
@@ -63,7 +59,7 @@ def decoders(preset: Any) -> Iterator[LabelledSpec]:
 def _low_rank(preset: Any, arms: tuple[str, ...]) -> Iterator[LabelledSpec]:
     for arm in arms:
         spec = penalised_spec(preset, arm, size=preset.penalty_other_size)  # the same grid as the other decoders
-        remedy = {NONE: NO_REMEDY, BOTH: "both penalties"}.get(arm, f"{ARMS[arm]} penalty")
+        remedy = {NONE: "none", BOTH: "both penalties"}.get(arm, f"{ARMS[arm]} penalty")
         yield _labelled("penalties", spec, "low-rank", NO_DEPTH, remedy)
 
 

@@ -4,7 +4,7 @@ A *marker* is a metric used to predict composition; a *position* is a stage or a
 in decoder, depth, code, hold-out, data and remedy, and some compose. The result contains every marker of every network
 at every position (`value`). `markers_ranking` scores how well each marker separates composing from failing networks.
 
-Grids with a side above `LARGEST_SIDE` are thinned by two along each axis for kernels of stages, because their spectra
+Grids with a side above 16 are thinned by two along each axis for kernels of stages, because their spectra
 would otherwise dominate the cost. Kernels are cosines of activations (outputs: minus the background). *Effective rank*
 is that of the covariance over the grid, as in `diagnose`.
 """
@@ -19,9 +19,7 @@ import xarray
 from torch import Tensor
 
 from recombine import metrics
-from recombine.metrics import effective_rank, gram_matrix
 from recombine.papers.forced_rendering import attention, controls, depth, encoding_width, encodings, holdouts, mlp
-from recombine.papers.forced_rendering.attention import MEMORY, one_by_one
 from recombine.papers.forced_rendering.penalties import STUDY as PENALTIES
 from recombine.papers.forced_rendering.penalties import PenaltySettings
 from recombine.papers.forced_rendering.samples import LOW_RANK_WHOLE, WHOLE
@@ -112,18 +110,14 @@ def at_positions(result: xarray.Dataset) -> xarray.DataArray:
     return places.where(staged | (places["position"] == OUTPUT))
 
 
-# -- measurement -------------------------------------------------------------------------------------------------------
-
 KERNEL_STAGES = ("effective_rank", "schmidt_rank", "single_factor")
-LARGEST_SIDE = 16
-ALONE = ("transformer", "coordinate")
-"""Decoders measured one network at a time, because they need memory for every pixel or pair of pixels."""
 
 
 def measured(batch: Batch) -> dict[str, Any]:
     """Return scores and all markers of the finished runs of an arm (experimental condition)."""
-    if batch.spec.decoder.kind in ALONE and (len(batch) > 1 or batch.memory > MEMORY):
-        return one_by_one(measured, batch)
+    # These decoders need memory for every pixel or pair of pixels.
+    if batch.spec.decoder.kind in ("transformer", "coordinate") and (len(batch) > 1 or batch.memory > attention.MEMORY):
+        return attention.one_by_one(measured, batch)
     scores, fit = batch.scores, training_fit(batch)
     values = {
         **scores,
@@ -140,17 +134,17 @@ def measured(batch: Batch) -> dict[str, Any]:
 def _kernels_of_stages(batch: Batch) -> dict[str, Tensor]:
     """Return the ranks and PF_Coeff of every stage's kernel, `[member, stage]`."""
     task = batch.task
-    step = 2 if max(task.grid.shape) > LARGEST_SIDE else 1
+    step = 2 if max(task.grid.shape) > 16 else 1
     points = task.grid.points[(task.grid.indices % step == 0).all(dim=1)].to(batch.device)
     shape = tuple(-(-count // step) for count in task.grid.shape)
     stages = []
     for name, activations in metrics.features(batch.reader(), points, members=1, memory=batch.memory):
         values = (activations - task.background * (name == "output")).double()
         centred = values - values.mean(dim=-2, keepdim=True)
-        gram = gram_matrix(values, "cosine")
+        gram = metrics.gram_matrix(values, "cosine")
         stage = (
-            effective_rank(torch.linalg.eigvalsh(centred @ centred.mT).clamp(min=0)),
-            effective_rank(metrics.schmidt_spectrum(gram, shape).square()),
+            metrics.effective_rank(torch.linalg.eigvalsh(centred @ centred.mT).clamp(min=0)),
+            metrics.effective_rank(metrics.schmidt_spectrum(gram, shape).square()),
             metrics.partial_factorization(gram, shape),
         )
         stages.append(torch.stack([value.expand(len(batch)) for value in stage]).float())
@@ -164,7 +158,7 @@ def _of_outputs(task: Task, outputs: Tensor) -> dict[str, Tensor]:
     points, inner = task.grid.points.to(device), metrics.interior(held, shape)
     truth = task.render(task.grid.points).float().flatten(1).to(device) - task.background
     memories = metrics.nonnegative_superposition(drawn, truth, points, held, chosen=inner)
-    gram, ideal = gram_matrix(drawn, "cosine"), gram_matrix(truth, "cosine")
+    gram, ideal = metrics.gram_matrix(drawn, "cosine"), metrics.gram_matrix(truth, "cosine")
     images, dark = drawn.unflatten(2, task.image_shape), task.background == 1
     return {
         "superposed": memories["matched"] - memories["mismatched"],
@@ -177,7 +171,6 @@ def _of_outputs(task: Task, outputs: Tensor) -> dict[str, Tensor]:
     }
 
 
-# -- arms --------------------------------------------------------------------------------------------------------------
 # Nearly all networks come from other studies. Some are trained only for this one, so that every decoder except the
 # transformer has composing and failing networks with the same code: MLPs and other CNNs with stripes, MLPs with random
 # hold-outs, and coordinate MLPs on few bumps. MLPs trained on stripes alone compose, and those trained on stripes and
@@ -186,7 +179,6 @@ def _of_outputs(task: Task, outputs: Tensor) -> dict[str, Tensor]:
 FEW_BUMPS = ("pick:10", "percent:1", "percent:5")
 """Training sets that coordinate MLPs learn without generalising."""
 SOME_DEPTHS = (2, 6, 8)
-SOME_VARIANCES = (1, 11)
 SOME_MLPS = (3, 5, 7)
 
 
@@ -227,7 +219,7 @@ def _varied(preset: Settings, coordinate: RunSpec) -> Iterator[RunSpec]:
     yield from _of(depth.STUDY, preset, lambda code, depth: depth in SOME_DEPTHS)
     yield from _of(holdouts.STUDY, preset, lambda kind, size, holdout: size == preset.size and holdout != "cross")
     yield from _of(STRIPES, preset)
-    yield from _of(encoding_width.STUDY, preset, lambda variance: variance in SOME_VARIANCES)
+    yield from _of(encoding_width.STUDY, preset, lambda variance: variance in (1, 11))
     yield from _of(controls.STUDY, preset, lambda arm: arm == WHOLE)
     for number in SOME_DEPTHS:
         yield preset.striped_spec(preset.marker_bumps, decoder=preset.cnn(number))
@@ -278,13 +270,6 @@ def condition(spec: RunSpec) -> dict[str, Any]:
     return {**parts, "arm": ", ".join(words)}
 
 
-NETWORK = (
-    "ood_accuracy", "ood_over_blank", "id_accuracy", "id_over_blank", "training_over_blank", "training_accuracy",
-    TRAINED,
-)  # fmt: skip
-"""Scores stored for every network."""
-
-
 class MarkerStudy(Study[Settings]):
     name: ClassVar[str] = "markers"
     question: ClassVar[str] = "Which metric predicts whether a network composes?"
@@ -304,7 +289,9 @@ class MarkerStudy(Study[Settings]):
 
     def measure(self, trials: Trials[Settings]) -> xarray.Dataset:
         result = tabulate(trials, ("arm",), measured, {**stage_dims(), **dict.fromkeys(KERNEL_STAGES, ("stage",))})
-        table = xarray.Dataset({"value": at_positions(result), **{name: result[name] for name in NETWORK}})
+        names = ["ood_accuracy", "ood_over_blank", "id_accuracy", "id_over_blank"]
+        names += ["training_over_blank", "training_accuracy", TRAINED]
+        table = xarray.Dataset({"value": at_positions(result), **{name: result[name] for name in names}})
         stacked = table.stack(network=("arm", "seed")).reset_index("network").transpose("network", ...)
         conditions = [condition(trials[str(name)][0].spec) for name in stacked["arm"].values]
         labels: dict[str, Any] = {key: ("network", [own[key] for own in conditions]) for key in conditions[0]}

@@ -1,13 +1,8 @@
 """Does composition need factorization to be preserved through the forward pass? (§5)
 
-The claim is judged on all networks of the marker study that learnt, except those trained on the whole grid, which have
-seen the held-out combinations. We take "composition needs factorization" to mean that composing networks have a larger
-F than failing networks of the same architecture and code. The paper's mean over the forward pass is a mean over hidden
-stages and output. The threshold, an AUROC of 0.75, is half-way between chance and perfect.
-
-"Near the top" means better than three quarters of the markers (metrics used to predict composition) that the paper does
-not name, each scored on architectures that were not used to choose it. By the claim, composing networks have a larger F
-and a smaller spread and roughness of log10 dv. The signs of other markers are chosen on the other architectures.
+We take "composition needs factorization" to mean that composing networks have a larger F than failing networks of the
+same architecture and code. "Near the top" means better than three quarters of the markers (metrics used to predict
+composition) that the paper does not name. docs/reproduction.md (C21) has the details.
 """
 
 from __future__ import annotations
@@ -25,15 +20,12 @@ from matplotlib.figure import Figure
 from recombine.panels import COLORS, styled
 from recombine.papers.forced_rendering import markers_ranking as scoring
 from recombine.papers.forced_rendering.markers import FACTORIZATION, FALL, MARKERS, MEAN, NAMED, predicted_sign
-from recombine.papers.forced_rendering.markers_ranking import MODEL_MARKERS, Ranked, described, model, ranking
 from recombine.papers.forced_rendering.samples import COMPOSING_ACCURACY, trained
 from recombine.reproduction.claims import Claim, Data, Sample, Statement
 from recombine.reproduction.criteria import below, effect
 from recombine.reproduction.figures import FigureSpec
 from recombine.reproduction.intervals import Estimate, Interval
 
-LEAST_AUROC = 0.25
-"""Smallest AUROC minus 0.5 at which a marker counts as predictive."""
 TOP = 0.25
 """Largest share of rivals that may be better than a marker that counts as near the top."""
 
@@ -117,7 +109,7 @@ CLAIMS = (
         "§5",
         (
             Statement(
-                effect("AUROC less a half, composing against failing networks, mean over architectures", LEAST_AUROC),
+                effect("AUROC less a half, composing against failing networks, mean over architectures", 0.25),
                 lambda data: {f"F, {MEAN}": auroc_less_half(scoring.never_shown(data["markers"]), FACTORIZATION, MEAN)},
                 _factorization_alternatives,
             ),
@@ -134,34 +126,29 @@ CLAIMS = (
     ),
 )
 
-
-# -- figure ------------------------------------------------------------------------------------------------------------
-
-SHOWN = 2
-"""Number of markers drawn against OOD accuracy."""
-MODEL = f"logistic model of the best {MODEL_MARKERS}"
+MODEL = f"logistic model of the best {scoring.MODEL_MARKERS}"
 
 
 def draw(result: xarray.Dataset) -> Figure:
     """Draw the AUROC of all markers on left-out architectures, and the two best against OOD accuracy."""
-    ranked, combined = ranking(result), model(result)
+    ranked, combined = scoring.ranking(result), scoring.model(result)
     with styled():
         figure = pyplot.figure(figsize=(11.2, 6.4), layout="constrained")
-        grid = figure.add_gridspec(SHOWN, 2, width_ratios=(1.5, 1))
+        grid = figure.add_gridspec(2, 2, width_ratios=(1.5, 1))
         _ranks(figure.add_subplot(grid[:, 0]), ranked, combined)
-        for number, marker in enumerate(ranked[:SHOWN]):
+        for number, marker in enumerate(ranked[:2]):
             _against_accuracy(figure.add_subplot(grid[number, 1]), result, marker, legend=number == 0)
     return figure
 
 
-def _ranks(ax: Axes, ranked: list[Ranked], combined: Interval) -> None:
+def _ranks(ax: Axes, ranked: list[scoring.Ranked], combined: Interval) -> None:
     """Draw one row per marker, the best on top; open dots are markers that need held-out targets."""
     rows = []
     for marker in ranked:
         title = f"{marker.title}{', fall' if marker.position == FALL else ''} {'↑' if marker.higher else '↓'}"
         rows.append((title, marker.auroc, marker.needs_targets))
     if isfinite(combined.value):
-        rows.insert(0, (MODEL, combined, any(marker.needs_targets for marker in ranked[:MODEL_MARKERS])))
+        rows.insert(0, (MODEL, combined, any(marker.needs_targets for marker in ranked[: scoring.MODEL_MARKERS])))
     for height, (title, auroc, needs_targets) in enumerate(rows):
         color = COLORS[1] if title == MODEL else COLORS[0]
         if isfinite(auroc.low):
@@ -176,7 +163,7 @@ def _ranks(ax: Axes, ranked: list[Ranked], combined: Interval) -> None:
     ax.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=2, fontsize=8)
 
 
-def _against_accuracy(ax: Axes, result: xarray.Dataset, marker: Ranked, *, legend: bool) -> None:
+def _against_accuracy(ax: Axes, result: xarray.Dataset, marker: scoring.Ranked, *, legend: bool) -> None:
     unseen = scoring.never_shown(result)
     networks = unseen.isel(network=np.flatnonzero(scoring.counted(unseen)))
     if marker.position:
@@ -193,14 +180,14 @@ def _against_accuracy(ax: Axes, result: xarray.Dataset, marker: Ranked, *, legen
 
 
 def caption(result: xarray.Dataset) -> str:
-    ranked, table = ranking(result), scoring.table_of(scoring.never_shown(result))
+    ranked, table = scoring.ranking(result), scoring.table_of(scoring.never_shown(result))
     scored = [marker for marker in ranked if isfinite(marker.auroc.value)]
     outcome = "No scores: fewer than two architectures have both composing and failing networks with the same code."
     if scored:
         best = ", ".join(f"{marker.title} {marker.auroc.value:.2f}" for marker in scored[:3])
         outcome = f"Best: {best}. Last: {scored[-1].title} {scored[-1].auroc.value:.2f}."
     return (
-        f"{described(table)}; {int(table.composing.sum())} of them compose (OOD accuracy of at least "
+        f"{scoring.described(table)}; {int(table.composing.sum())} of them compose (OOD accuracy of at least "
         f"{100 * COMPOSING_ACCURACY:.0f} %). Left: how well each metric separates them from failing networks of the "
         "same architecture and code, with its position and sign chosen on the other architectures. Lines are 95 % "
         "intervals from resampling conditions. ↑: composing networks have larger values (or a larger fall from the "

@@ -2,15 +2,12 @@
 
 The AUROC of a marker is the share of pairs of a composing and a failing network in which the composing network has the
 larger value; ties count half. The two networks of a pair have the same architecture (decoder family) and the same code
-with the same settings, so a marker that differs only between architectures or codes gets 0.5. If all networks with an
-architecture and code compose, or all fail, they form no pairs. Networks are pooled over depth, hold-out, data and
-remedy, and an architecture's AUROC is over all its pairs, so codes with many pairs count more.
+with the same settings, so a marker that differs only between architectures or codes gets 0.5. Networks are pooled over
+depth, hold-out, data and remedy, and an architecture's AUROC is over all its pairs.
 
 For each architecture, a marker's position and sign are chosen such that the mean AUROC over the *other* architectures
 is farthest from 0.5, and the marker is then scored on the left-out architecture. The score is the unweighted mean over
-architectures. Only architectures with at least `FEWEST` composing and `FEWEST` failing networks with the same code are
-used. If the sign is fixed in advance, only the position is chosen, by the largest AUROC with that sign. Rankings choose
-the sign from the data and exclude networks trained on the whole grid.
+architectures. If the sign is fixed in advance, only the position is chosen, by the largest AUROC with that sign.
 
 For intervals, arms (experimental conditions) that have pairs are resampled within each architecture. Networks are not
 resampled, because those of an arm differ only in the seed. Position and sign are chosen again in every resample. An
@@ -44,14 +41,10 @@ from recombine.reproduction.results import Results
 
 FEWEST = 2
 """Fewest composing and failing networks with the same code for an architecture to be scored."""
-AT_ONCE = 1000
-"""Number of resamples scored at a time."""
 RESAMPLES = 10_000
 RANKING_RESAMPLES = 2000
 MODEL_RESAMPLES = 500
 MODEL_MARKERS = 3
-RIDGE = 1.0
-"""Weight of the penalty on the model's coefficients (1 / C in scikit-learn)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,7 +140,8 @@ def aurocs(table: Table, resamples: int = 0, seed: int = 0) -> np.ndarray:
     for name in table.scored:
         pairs = paired(table, name)
         draws = multiplicities(len(pairs.arms), resamples, generator)
-        scores = [pairs.aurocs(draws[at : at + AT_ONCE]) for at in range(0, len(draws), AT_ONCE)]
+        # 1000 resamples at a time, to limit memory
+        scores = [pairs.aurocs(draws[at : at + 1000]) for at in range(0, len(draws), 1000)]
         parts.append(np.concatenate(scores).reshape(-1, *table.values.shape[1:]))
     return np.stack(parts, axis=1) if parts else np.full((max(1, resamples), 0, *table.values.shape[1:]), np.nan)
 
@@ -217,9 +211,6 @@ def mean(values: np.ndarray, axis: int) -> np.ndarray:
     return np.asarray(np.ma.filled(np.ma.masked_invalid(values).mean(axis=axis), np.nan))
 
 
-# -- ranking -----------------------------------------------------------------------------------------------------------
-
-
 class Ranked(NamedTuple):
     """A marker and its score."""
 
@@ -255,7 +246,6 @@ def ranking(networks: xarray.Dataset) -> list[Ranked]:
     return sorted(ranked, key=lambda marker: -np.nan_to_num(marker.auroc.value, nan=-1.0))
 
 
-# -- model -------------------------------------------------------------------------------------------------------------
 # A logistic model of the best few markers is selected and fitted on all architectures but the one it is scored on.
 # Values are centred within each architecture and code and scaled by their standard deviation in the fitted
 # architectures, so that the model cannot exploit differences between them. Missing values are replaced by the mean.
@@ -306,8 +296,8 @@ def _model_score(table: Table, scores: dict[str, np.ndarray]) -> float:
     return float(np.mean(results))
 
 
-def logistic(features: np.ndarray, outcome: np.ndarray, ridge: float = RIDGE) -> tuple[np.ndarray, float]:
-    """Fit a ridge-penalised logistic regression to `[network, feature]`; return its coefficients and intercept."""
+def logistic(features: np.ndarray, outcome: np.ndarray, ridge: float = 1.0) -> tuple[np.ndarray, float]:
+    """Return the coefficients and intercept of a ridge-penalised logistic regression on `[network, feature]`."""
     design = np.column_stack([features, np.ones(len(features))])
     penalty = np.append(np.full(features.shape[1], ridge), 0.0)  # the intercept is not penalised
     weights, outcome = np.zeros(design.shape[1]), outcome.astype(float)
@@ -321,8 +311,6 @@ def logistic(features: np.ndarray, outcome: np.ndarray, ridge: float = RIDGE) ->
             break
     return weights[:-1], float(weights[-1])
 
-
-# -- record ------------------------------------------------------------------------------------------------------------
 
 OTHER_NAMES = {
     "spread": ("log_volume_std",),

@@ -1,17 +1,9 @@
 """Do MLPs warp the held-out region the other way? (App. E.3, Fig. 13, 14)
 
 MLPs of several depths and a CNN of the preset's depth are trained on bump and rate codes. With rate codes, MLPs do not
-learn their training data with the published recipe (128 neurons, raw pixel units, 3150 steps): at N = 28, no linear
-read-out of 128 neurons reaches less than 0.057 times a blank image's error, so with a few silent neurons a network
-misses our criterion of 0.1. Our rate-coded MLPs have 256 neurons like bump-coded ones (0.003 instead of 0.057), codes
-in [−1, 1], and four times the steps at half the rate, in float32 since nearby codes are close.
-
-The CNN of default depth is compared, seed by seed, with the MLP that has as many stages (a CNN of depth d has d + 1
-hidden stages, an MLP has d). Other depths are alternatives. Rate codes of the two differ in scale, but neither F nor
-the held-out contrast of log10 dv (mean over hidden stages and output) depends on the scale of the code.
-
-The paper says that MLPs warp the held-out region in the opposite way, but not in which way. We take this to mean that
-CNNs have less volume in the held-out region than outside (contrast below 0, as in seeds 0 to 31) and MLPs have more.
+learn their training data with the published recipe. Ours have 256 neurons, codes in [−1, 1], and four times the steps
+at half the rate, in float32 since nearby codes are close. Neither F nor the held-out contrast of log10 dv depends on
+the scale of the code. docs/reproduction.md (C17) says how the claim is interpreted.
 """
 
 from __future__ import annotations
@@ -36,10 +28,9 @@ from recombine.reproduction import tables
 from recombine.reproduction.claims import Claim, Data, Sample, Statement
 from recombine.reproduction.criteria import Criterion, effect
 from recombine.reproduction.figures import FigureSpec
-from recombine.reproduction.measuring import Batch, base_attributes, grid_variables, stage_dims, stage_profile, tabulate
+from recombine.reproduction.measuring import base_attributes, grid_variables, stage_dims, stage_profile, tabulate
 from recombine.reproduction.preset import Count, Positive, Several
 from recombine.reproduction.study import Arm, Study, Trials
-from recombine.reproduction.tables import listed_attribute
 from recombine.specs import RunSpec
 
 CNN_ARM, MLP_ARM = "CNN", "MLP"
@@ -87,20 +78,14 @@ class MLPStudy(Study[MLPSettings]):
         return arms + [Arm((code, CNN_ARM, preset.depth), preset.spec(encoding=code)) for code in CODES]
 
     def measure(self, trials: Trials[MLPSettings]) -> xarray.Dataset:
-        def measured(batch: Batch) -> dict[str, Any]:
-            return {**batch.scores, **stage_profile(batch)}
-
-        preset = trials.preset
+        preset, dims = trials.preset, ("encoding", "decoder", "depth")
         depths = {"cnn_depth": preset.depth, "mlp_depths": list(preset.mlp_depths)}
-        result = tabulate(trials, ("encoding", "decoder", "depth"), measured, stage_dims())
+        result = tabulate(trials, dims, lambda batch: {**batch.scores, **stage_profile(batch)}, stage_dims())
         result = tables.keep_first(result, "log_volume").assign(**grid_variables(trials.first.spec))
         return result.assign_attrs(base_attributes(trials, size=preset.size, **depths))
 
 
 STUDY = MLPStudy()
-
-
-# -- claims ------------------------------------------------------------------------------------------------------------
 
 
 def matched_depth(depths: Sequence[int], cnn_depth: int) -> int:
@@ -113,7 +98,7 @@ def _compared(data: Data, decoder: str) -> dict[str, xarray.Dataset]:
     result = data["mlp"]
     depth = int(result.attrs["cnn_depth"])
     if decoder == MLP_ARM:
-        depth = matched_depth(listed_attribute(result, "mlp_depths"), depth)
+        depth = matched_depth(tables.listed_attribute(result, "mlp_depths"), depth)
     return {code: result.sel(encoding=code, decoder=decoder, depth=depth) for code in CODES}
 
 
@@ -198,12 +183,9 @@ CLAIMS = (
 )
 
 
-# -- figures -----------------------------------------------------------------------------------------------------------
-
-
 def mlp_volumes_figure(result: xarray.Dataset) -> Figure:
     """Draw Fig. 13: log10 dv at every stage of MLPs, with a CNN below."""
-    depths = {MLP_ARM: listed_attribute(result, "mlp_depths"), CNN_ARM: [int(result.attrs["cnn_depth"])]}
+    depths = {MLP_ARM: tables.listed_attribute(result, "mlp_depths"), CNN_ARM: [int(result.attrs["cnn_depth"])]}
     rows = [
         (f"{code}\n{decoder} {depth}", result["log_volume"].sel(encoding=code, decoder=decoder, depth=depth))
         for decoder, own in depths.items()
@@ -228,7 +210,7 @@ def mlp_volumes_caption(result: xarray.Dataset) -> str:
 
 def mlp_profiles_figure(result: xarray.Dataset) -> Figure:
     """Draw Fig. 14: probes and factorization of MLPs, with a CNN for comparison."""
-    depths, cnn_depth = listed_attribute(result, "mlp_depths"), result.attrs["cnn_depth"]
+    depths, cnn_depth = tables.listed_attribute(result, "mlp_depths"), result.attrs["cnn_depth"]
     shades = pyplot.get_cmap("viridis")(np.linspace(0.05, 0.9, len(depths)))
 
     def lines(ax: Axes, code: str, name: str) -> None:

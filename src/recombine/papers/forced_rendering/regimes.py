@@ -4,10 +4,8 @@ Three quantities of the Gram matrix of outputs are measured for failing (bumps a
 networks: PF_Coeff, the operator-Schmidt spectrum, and the relative Frobenius distance ‖K − K*‖ / ‖K*‖ to the Gram
 matrix of ideal bump images. Kernels are cosines of outputs minus the background, so brightness does not matter.
 
-A.4 calls a kernel with one Schmidt term "purely factorized". A.5 calls a single N-factor term the "pure memorization
-regime". For bumps, both apply to the same kernel, because that of the ideal images is one product, k(x, x′) k(y, y′).
-Since neither measure identifies the regime that composes, the distance to the ideal kernel is reported as well. The
-claim is exploratory: each composing arm (experimental condition) is compared with the network without the remedy.
+The appendix contradicts itself on which regime composes (docs/theory.md), so the claim is exploratory: each composing
+arm (experimental condition) is compared with the network without the remedy.
 """
 
 from __future__ import annotations
@@ -22,10 +20,11 @@ from torch import Tensor
 
 from recombine.metrics import effective_rank, gram_matrix, partial_factorization, schmidt_spectrum
 from recombine.panels import COLORS, bar_groups, seed_count, styled
-from recombine.papers.forced_rendering.penalties import BOTH, NONE, PenaltySettings, penalised_spec
+from recombine.papers.forced_rendering.controls import Settings
+from recombine.papers.forced_rendering.penalties import BOTH, NONE, penalised_spec
 from recombine.papers.forced_rendering.samples import PENALISED, UNPENALISED, difference
 from recombine.papers.forced_rendering.scores import training_fit
-from recombine.papers.forced_rendering.stripes import MANY, StripeSettings
+from recombine.papers.forced_rendering.stripes import MANY
 from recombine.reproduction.claims import Claim, Data, Sample, Statement
 from recombine.reproduction.criteria import effect
 from recombine.reproduction.figures import FigureSpec
@@ -35,10 +34,6 @@ from recombine.reproduction.study import Arm, Study, Trials
 FAILING, STRIPES, STRIPES_BUMPS = "bumps alone", "stripes only", "stripes and bumps"
 RIVALS = {STRIPES: FAILING, STRIPES_BUMPS: FAILING, PENALISED: UNPENALISED}
 """Composing arms, and for each the arm without the remedy."""
-
-
-class Settings(StripeSettings, PenaltySettings):
-    """Settings of the two studies whose networks are measured here."""
 
 
 class RegimeStudy(Study[Settings]):
@@ -100,9 +95,6 @@ def _regime(gram: Tensor, shape: tuple[int, ...]) -> dict[str, Tensor]:
 STUDY = RegimeStudy()
 
 
-# -- claims ----------------------------------------------------------------------------------------------------------
-
-
 def _less_failing(data: Data, name: str, sign: int, words: str = "") -> dict[str, Sample]:
     """Return composing minus failing networks, or with `sign=-1` failing minus composing ones."""
     pairs = {pair[0]: [data["regimes"].sel(arm=arm) for arm in pair] for pair in RIVALS.items()}
@@ -134,9 +126,6 @@ CLAIMS = (
         exploratory=True,
     ),
 )
-
-
-# -- figure ----------------------------------------------------------------------------------------------------------
 
 PANELS = {
     "schmidt_rank": "Schmidt rank",

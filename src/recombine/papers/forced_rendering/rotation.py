@@ -8,8 +8,7 @@ the mean of ‖df/dθ‖ inside the gap over that outside. `roughness_held` and 
 task, with the speed as the volume. Images (0 to 255) and principal components of the stages are from the first seed.
 Variables of networks trained on several digits start with `many_`.
 
-The smoothness of stages is compared with the bump task, where stages of failing networks are rough. It is measured by
-log10 of the roughness of log10 volume inside the hold-out over that outside, averaged over stages. Networks of the two
+The smoothness of stages is compared with the bump task, where stages of failing networks are rough. Networks of the two
 tasks are paired by index, since their seeds are unrelated.
 """
 
@@ -42,8 +41,6 @@ OUTPUT, BLEND, TRUTH = "output_image", "blend_image", "truth_image"
 """Names of the stored images at angles across the gap."""
 MARGIN, INNER_MARGIN = 0.25, 0.4
 """Share of the gap that regressions leave out at each edge, and the same for the stricter alternative."""
-NEGLIGIBLE = 1e-5
-"""Principal components with less than this share of a stage's variance are dropped."""
 INNER_DIMS = {
     **dict.fromkeys(("error", "error_others"), ("angle",)),
     **dict.fromkeys(("stage_speed", "stage_roughness", "roughness_held", "roughness_kept"), ("stage",)),
@@ -215,9 +212,6 @@ def _components(batch: Batch) -> dict[str, Any]:
 STUDY = RotationStudy()
 
 
-# -- the gap ---------------------------------------------------------------------------------------------------------
-
-
 def in_gap(task: RotationTask) -> Bool[Tensor, " angle"]:
     """Return a mask of the first digit's held-out angles."""
     return task.held_out.reshape(task.digits, task.angles)[0]
@@ -258,25 +252,20 @@ def linear_blend(task: RotationTask, angles: Float[Tensor, " angle"]) -> Float[T
     return (1 - weight) * before + weight * after
 
 
-# -- regression ------------------------------------------------------------------------------------------------------
 # Each output in the gap is regressed, over pixels, on the true image at that angle and those at the gap's two edges.
 # There is no intercept, since the background is 0. The weight of the edges minus that of the truth, averaged over
 # angles, is −1 for a network that draws the truth, 1 for any blend of the edges (whose weights sum to 1), and 0 for a
 # network that draws nothing. Weights may be negative, to allow for networks that draw something else.
 #
-# Near an edge the truth is almost that edge's image, so the weights are ill-determined: at 28 pixels and the default
-# gap, the condition number of the three unit images is 2 in the middle, 2.7 a quarter of the gap from an edge, 10 at 2°
-# and 60 at the first angle. Hence the margin. `blend_less_truth` can use all angles, because its two weights
-# are shared by all, and angles at which truth and blend nearly coincide contribute almost nothing.
+# Near an edge the truth is almost that edge's image, so the weights are ill-determined; hence the margin.
+# `blend_less_truth` can use all angles, because its two weights are shared by all, and angles at which truth and blend
+# nearly coincide contribute almost nothing.
 
 
 def edge_regression(
     drawn: Float[Tensor, "*member angle y x"], truths: Float[Tensor, "angle y x"], edges: Float[Tensor, "edge y x"]
 ) -> tuple[Float[Tensor, "*member angle image"], Float[Tensor, "*member angle"]]:
-    """Return each output's weights of the truth and the two edge images, and the share of its square they explain.
-
-    The explained share is NaN where the output is blank.
-    """
+    """Return the weights of the truth and both edges in each output, and the explained share (NaN if it is blank)."""
     known = torch.stack([truths, *(edge.expand_as(truths) for edge in edges)], dim=1)
     return _least_squares(drawn.flatten(-2), known.flatten(-2).to(drawn.device))
 
@@ -306,7 +295,6 @@ def _least_squares(
     return weights, 1 - residual.square().sum(dim=-1) / torch.where(square > 0, square, torch.nan)
 
 
-# -- stages ----------------------------------------------------------------------------------------------------------
 # Over all angles, a stage's activations form a closed path. Its roughness is the mean length of the second differences
 # f(i + 1) − 2 f(i) + f(i − 1) over that of the first differences (f(i + 1) − f(i − 1)) / 2. The ratio of means, rather
 # than the mean of ratios, gives little weight to angles at which the stage hardly changes.
@@ -315,10 +303,7 @@ def _least_squares(
 def stage_roughness(
     activations: Float[Tensor, "*member angle feature"], inside: Bool[Tensor, " angle"]
 ) -> Float[Tensor, "*member"]:
-    """Return the roughness inside the gap over that outside; below 1 if straighter inside, above 1 if kinked there.
-
-    It is NaN if the path is constant in either region, or straight outside.
-    """
+    """Return roughness inside the gap over that outside; NaN if the path is constant in either or straight outside."""
     path = activations.double()
     after, before = path.roll(-1, dims=-2), path.roll(1, dims=-2)
     second, first = (after - 2 * path + before).norm(dim=-1), (after - before).norm(dim=-1) / 2
@@ -327,23 +312,20 @@ def stage_roughness(
 
 
 def principal_scores(activations: Float[Tensor, "angle feature"]) -> np.ndarray:
-    """Return scores on all but negligible principal components, `[angle, component]`, largest first, at least two.
+    """Return scores on principal components, `[angle, component]`, largest first, that leave out 1e-5 of the variance.
 
-    The scores preserve distances up to a factor, which is all that UMAP uses, so figures can be drawn without the
-    network. The largest score is 1, and each component's largest entry is positive. Half precision saves space.
+    There are at least two. The scores preserve distances up to a factor, which is all that UMAP uses, so figures can be
+    drawn without the network. The largest score is 1, and each component's largest entry is positive.
     """
     centred = (activations - activations.mean(dim=0)).double()
     values, vectors = torch.linalg.eigh(centred @ centred.mT)
     values, vectors = values.flip(0).clamp(min=0), vectors.flip(1)
     left_out = values.sum() - values.cumsum(dim=0)
-    count = max(2, int((left_out > NEGLIGIBLE * values.sum()).sum()) + 1)
+    count = max(2, int((left_out > 1e-5 * values.sum()).sum()) + 1)
     scores = vectors[:, :count] * values[:count].sqrt()
     extreme = scores.gather(0, scores.abs().argmax(dim=0, keepdim=True))
-    rounded = (scores * extreme.sign() / scores.abs().max().clamp(min=1e-30)).half()
+    rounded = (scores * extreme.sign() / scores.abs().max().clamp(min=1e-30)).half()  # to save space
     return np.asarray(rounded.float().cpu().numpy())
-
-
-# -- claims ----------------------------------------------------------------------------------------------------------
 
 
 def otherwise_blended(data: Data) -> dict[str, Sample]:

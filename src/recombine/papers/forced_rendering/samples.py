@@ -22,8 +22,6 @@ from recombine.reproduction.criteria import Criterion, Learnt, above, below
 from recombine.reproduction.intervals import CONFIDENCE, Estimate, Interval, Share
 
 LEARNT = Learnt()
-FAILING_ERROR = 0.5
-"""Held-out error, relative to a blank image's, above which a network fails."""
 COMPOSING_ACCURACY = 0.9
 
 PerSeed = Callable[[xarray.Dataset], xarray.DataArray]
@@ -107,12 +105,12 @@ def some_distances(values: xarray.DataArray) -> list[int]:
 
 
 FAILS = {
-    "over_blank": above("held-out error over blank", FAILING_ERROR),
+    "over_blank": above("held-out error over blank", 0.5),
     "accuracy": below("held-out accuracy", COMPOSING_ACCURACY),
 }
 COMPOSES = {
     "accuracy": above("held-out accuracy", COMPOSING_ACCURACY),
-    "over_blank": below("held-out error over blank", FAILING_ERROR),
+    "over_blank": below("held-out error over blank", 0.5),
 }
 """Criteria for networks that fail to compose or that compose, keyed by held-out score."""
 
@@ -147,12 +145,8 @@ class Majority(Share):
         return Share(self.count, self.networks).tail(bound + 0.5)
 
 
-# -- controls ----------------------------------------------------------------------------------------------------------
 # Arms of the control study. They are defined here because other studies compare their statistics with them.
-
-STRIPE_BUMPS = 100
-"""Number of bumps in the training set of the CNN that composes thanks to stripes."""
-FAILING, STRIPED = "failing", f"stripes and {STRIPE_BUMPS} bumps"
+FAILING, STRIPED = "failing", "stripes and 100 bumps"
 WHOLE, UNTRAINED = "whole grid", "untrained"
 UNPENALISED, PENALISED = "low-rank, no penalty", "low-rank, both penalties"
 LOW_RANK_WHOLE, LOW_RANK_UNTRAINED = "low-rank, whole grid", "low-rank, untrained"

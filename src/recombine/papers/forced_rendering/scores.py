@@ -1,8 +1,5 @@
 """Scores shared by several studies: the fit to the training examples, and errors inside the hold-out.
 
-A network trained on few of the kept (not held-out) combinations, or on stripes alone, may have learnt its training set
-even if its stored scores, which are over all kept combinations, are poor. `training_fit` shows whether it did.
-
 Conventions: errors are relative to a blank image's, separately for bumps and stripes, and the larger of the two counts,
 because stripes are so much brighter that they would dominate a joint mean. Every distinct example counts once. Accuracy
 is over bumps only, because a stripe has no position along one of its axes, and NaN if there are none.

@@ -24,7 +24,6 @@ from recombine.papers.forced_rendering.scores import training_fit
 from recombine.papers.forced_rendering.threshold_figure import threshold_panel
 from recombine.reproduction import measuring
 from recombine.reproduction.figures import FigureSpec
-from recombine.reproduction.measuring import Batch
 from recombine.reproduction.preset import Several
 from recombine.reproduction.study import Arm, Study, Trials
 from recombine.reproduction.tables import listed_attribute, output
@@ -81,7 +80,7 @@ class StripeStudy(Study[StripeSettings]):
         striped_runs = {run.key for bumps in preset.bumps for run in trials[WITH, bumps]}
         profiled_runs = striped_runs | {run.key for run in trials[FULL, preset.samples]}
 
-        def measured(batch: Batch) -> dict[str, Any]:
+        def measured(batch: measuring.Batch) -> dict[str, Any]:
             values = {**batch.scores, **training_fit(batch), "drawing": measuring.drawings(batch)}
             task, key = batch.task, batch.runs[0].key
             if key in striped_runs:
@@ -95,7 +94,7 @@ class StripeStudy(Study[StripeSettings]):
         dims = {**measuring.stage_dims(), "drawing": measuring.DRAWING}
         result = measuring.tabulate(trials, ("family", "bumps"), measured, dims)
         stripes = spec.task.render(spec.task.isolated_values())
-        maps = first_stage_maps(Batch([trials.pictured_run(WITH, preset.closest(SOME))], trials.device))[0]
+        maps = first_stage_maps(measuring.Batch([trials.pictured_run(WITH, preset.closest(SOME))], trials.device))[0]
         most_varying = maps[maps.var(dim=(-2, -1)).argsort(descending=True)[:8]]  # shown in Fig. 4e
         return measuring.with_positions(result, spec, "log_volume").drop_vars("mean_log_volume").assign(
             activation=(("neuron", "y", "x"), most_varying.cpu().numpy().astype(np.float32)),
@@ -143,7 +142,7 @@ def _stripes_of_points(task: Task, stripes: Tensor) -> Tensor:
     return torch.stack([stripes[..., own.to(stripes.device), :] for own in rows], dim=-3)
 
 
-def first_stage_maps(batch: Batch) -> Tensor:
+def first_stage_maps(batch: measuring.Batch) -> Tensor:
     """Return the activations of the first layer after the code over the (x, y) grid, `[member, unit, y, x]`."""
     grid = batch.task.grid
     stages = features(batch.reader(), grid.points.to(batch.device), members=1, memory=batch.memory)
@@ -182,9 +181,6 @@ def band_scores(maps: Tensor, channels: int) -> dict[str, Tensor]:
 STUDY = StripeStudy()
 
 
-# -- arms ------------------------------------------------------------------------------------------------------------
-
-
 def striped(result: xarray.Dataset, bumps: int) -> xarray.Dataset:
     """Return the networks trained on all stripes and this number of bumps."""
     return result.sel(family=WITH, bumps=bumps)
@@ -198,9 +194,6 @@ def all_bumps(result: xarray.Dataset) -> xarray.Dataset:
 def with_bumps(bumps: int) -> str:
     """Return the name of the training set of stripes and this number of bumps."""
     return f"stripes and {bumps} bumps" if bumps else "stripes alone"
-
-
-# -- figures ---------------------------------------------------------------------------------------------------------
 
 
 def stripes_figure(result: xarray.Dataset, threshold: xarray.Dataset, tuning: xarray.Dataset) -> Figure:

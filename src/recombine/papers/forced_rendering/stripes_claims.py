@@ -1,8 +1,7 @@
 """Claims on stripes: do they make a network compose, and what do they do to it?
 
 In C10 and C23, which compare training data, "bumps alone" means the same number of bumps without stripes. In C12 and
-C22, which compare with failing networks, it means all training bumps. A network counts if it learnt its training
-examples (`recombine.papers.forced_rendering.scores`).
+C22, which compare with failing networks, it means all training bumps.
 """
 
 from __future__ import annotations
@@ -16,14 +15,11 @@ import xarray
 
 from recombine.papers.forced_rendering import samples
 from recombine.papers.forced_rendering.depth import spread_excess
-from recombine.papers.forced_rendering.samples import Statistic, difference, measured
 from recombine.papers.forced_rendering.stripes import PERCENT, PERCENT_ALONE, WITHOUT, all_bumps, striped, with_bumps
 from recombine.reproduction.claims import Claim, Data, Sample, Samples, Statement
 from recombine.reproduction.criteria import above, below, effect
 from recombine.reproduction.tables import first_hidden, listed_attribute
 
-FEW_PERCENT = 5
-"""Largest percentage of bumps at which the paper claims that stripes help."""
 CONTROLS = {f"failing less {other}": (samples.FAILING, other) for other in (samples.WHOLE, samples.UNTRAINED)}
 Comparison = Callable[[xarray.Dataset, int], Sample]
 """Function that returns a sample from the study's Dataset for a number of bumps added to the stripes."""
@@ -41,22 +37,20 @@ def _by_bumps(compare: Comparison, chosen: Callable[[int, Mapping[str, Any]], bo
 
 
 def _score(name: str) -> Comparison:
-    return lambda result, bumps: measured(striped(result, bumps), name)
+    return lambda result, bumps: samples.measured(striped(result, bumps), name)
 
 
 def _gain(result: xarray.Dataset, bumps: int) -> Sample:
     """Return the accuracy with stripes minus that with the same number of bumps and no stripes."""
-    return difference("ood_accuracy", striped(result, bumps), result.sel(family=WITHOUT, bumps=bumps))
+    return samples.difference("ood_accuracy", striped(result, bumps), result.sel(family=WITHOUT, bumps=bumps))
 
 
-def _less_all_bumps(statistic: Statistic) -> Comparison:
-    """Difference in a statistic: trained on stripes and some bumps, minus trained on all bumps."""
-    return lambda result, bumps: difference(statistic, striped(result, bumps), all_bumps(result))
+def _less_all_bumps(statistic: samples.Statistic) -> Comparison:
+    """Compare a statistic of networks trained on stripes and some bumps with that of those trained on all bumps."""
+    return lambda result, bumps: samples.difference(statistic, striped(result, bumps), all_bumps(result))
 
 
-def _excess(result: xarray.Dataset, bumps: int) -> Sample:
-    """Difference in output spread: trained on all bumps, minus trained on stripes and some bumps."""
-    return difference(spread_excess, all_bumps(result), striped(result, bumps))
+_excess = _less_all_bumps(lambda own: -spread_excess(own))
 
 
 def hidden_stages(values: xarray.DataArray) -> list[int]:
@@ -73,10 +67,7 @@ def other_additive(data: Data) -> dict[str, Sample]:
 
 
 def other_gains(data: Data) -> dict[str, Sample]:
-    """Return gains for other numbers of bumps, gains over all training bumps, and the change of shares.
-
-    The shares of stripes and bump (`stripes.conjunctions`) add up to 1, so one falls by as much as the other rises.
-    """
+    """Return gains for other numbers of bumps, gains over all training bumps, and the change of shares."""
     result = data["stripes"]
     many, added = int(result.attrs["many"]), listed_attribute(result, "added")
     cases = dict(_by_bumps(_gain, lambda n, about: n not in (0, about["many"]))(data))
@@ -84,7 +75,7 @@ def other_gains(data: Data) -> dict[str, Sample]:
     fewest, most = min(added), max(added)
     if fewest < most:
         name = f"share of outputs that goes from the stripes to a bump where they cross, {fewest} to {most} bumps"
-        cases[name] = difference("stripe_share", striped(result, fewest), striped(result, most))
+        cases[name] = samples.difference("stripe_share", striped(result, fewest), striped(result, most))
     return cases
 
 
@@ -103,7 +94,7 @@ def other_excess(data: Data) -> dict[str, Sample]:
 
 def other_bands(data: Data) -> dict[str, Sample]:
     """Return results for other scores of the first stage, and for other numbers of bumps."""
-    statistics: dict[str, Statistic] = {
+    statistics: dict[str, samples.Statistic] = {
         "orientation": "first_orientation",
         "alignment": "first_alignment",
         "all units alike": lambda own: first_hidden(own["stripe_index"]),
@@ -120,7 +111,7 @@ def _by_percent(chosen: Callable[[int], bool], *, errors: bool = False) -> Sampl
         result = data["stripes"]
         percents = [percent for percent in listed_attribute(result, "percents") if percent]  # 0 % has no counterpart
         pairs = {p: [result.sel(family=own, bumps=p) for own in (PERCENT, PERCENT_ALONE)] for p in percents}
-        gains = {f"{p} %": difference("ood_accuracy", *pair) for p, pair in pairs.items() if chosen(p)}
+        gains = {f"{p} %": samples.difference("ood_accuracy", *pair) for p, pair in pairs.items() if chosen(p)}
         words = "error without over with stripes, decades"
         ratios = {f"{p} %, {words}": samples.ratio("ood_mse", *reversed(pair)) for p, pair in pairs.items() if errors}
         return {**gains, **ratios}
@@ -193,8 +184,8 @@ CLAIMS = (
         (
             Statement(
                 effect("held-out accuracy, with less without stripes, at a few per cent of the bumps", 0.3),
-                _by_percent(lambda percent: percent <= FEW_PERCENT),
-                _by_percent(lambda percent: percent > FEW_PERCENT, errors=True),
+                _by_percent(lambda percent: percent <= 5),
+                _by_percent(lambda percent: percent > 5, errors=True),
             ),
         ),
     ),

@@ -96,10 +96,7 @@ def superposition_scores_of(batch: Batch) -> dict[str, np.ndarray]:
 
 
 def signal_scores(task: Task, drawn: Tensor, averaged: Tensor | None = None) -> dict[str, Tensor]:
-    """Return the module's scores from outputs minus the background at every grid point, `[member, point, pixel]`.
-
-    `averaged` is D(x̄) + D(ȳ) at every grid point; if it is omitted, so are the `averaged` scores.
-    """
+    """Return the module's scores from outputs minus the background (by member, point and pixel) and D(x̄) + D(ȳ)."""
     device, shape = drawn.device, task.grid.shape
     points, held, truth = task.grid.points.to(device), task.held_out.to(device), true_signals(task).to(device)
     inner, dark = metrics.interior(held, shape), task.background == 1
@@ -192,10 +189,7 @@ def _pictured(batch: Batch) -> dict[str, Any]:
 
 
 def _matrix_order(task: Task) -> tuple[Tensor, int]:
-    """Return the grid points of a Gram matrix, kept (not held-out) ones first, and the number of kept ones.
-
-    Large grids use every second value along each axis.
-    """
+    """Return the points of a Gram matrix, kept ones first, and their number; large grids use every second value."""
     step = 2 if max(task.grid.shape) > 16 else 1
     chosen = (task.grid.indices % step == 0).all(dim=1)
     kept, held = (torch.nonzero(chosen & region).flatten() for region in (~task.held_out, task.held_out))

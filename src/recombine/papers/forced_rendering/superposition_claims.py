@@ -16,7 +16,6 @@ from recombine.panels import COLORS, HOLDOUT_COLOR, band, bare, divided, drawn_i
 from recombine.papers.forced_rendering import samples
 from recombine.papers.forced_rendering import superposition as measures
 from recombine.papers.forced_rendering.presets import CODES
-from recombine.papers.forced_rendering.samples import Statistic, measured_by
 from recombine.papers.forced_rendering.superposition import CNN_ARM, COSINE, SHOWN_THRESHOLD, overlap, superposed
 from recombine.reproduction.claims import Claim, Data, Sample, Statement
 from recombine.reproduction.criteria import above, effect
@@ -25,31 +24,29 @@ from recombine.reproduction.figures import FigureSpec
 SUPERPOSED = 0.2
 """Smallest relevant difference in variance explained."""
 RIVALS = ("product", "radial")
-SHIFT_LEVEL = 0.05
-"""Largest share of shifted kernels that may fit as well as the OR kernel."""
 
 
 def _networks(data: Data, code: str = "bump", decoder: str = CNN_ARM) -> xarray.Dataset:
     return data["superposition"].sel(encoding=code, decoder=decoder)
 
 
-def _of(data: Data, statistic: Statistic, code: str = "bump", **options: str) -> Sample:
+def _of(data: Data, statistic: samples.Statistic, code: str = "bump", **options: str) -> Sample:
     return samples.measured(_networks(data, code), partial(statistic, **options) if callable(statistic) else statistic)
 
 
-def _others(data: Data, statistic: Statistic, *besides: str) -> dict[str, Sample]:
+def _others(data: Data, statistic: samples.Statistic, *besides: str) -> dict[str, Sample]:
     """Return samples for all codes except bump and `besides`, and for other decoders with bump codes."""
     result = data["superposition"].drop_sel(decoder=measures.DARK, errors="ignore")
     codes, decoders = result.sel(decoder=CNN_ARM), result.sel(encoding="bump").drop_sel(decoder=CNN_ARM)
     return {
-        **measured_by(codes.drop_sel(encoding=["bump", *besides]), statistic, "{encoding}", "encoding"),
-        **measured_by(decoders, statistic, "bump, {decoder}", "decoder"),
+        **samples.measured_by(codes.drop_sel(encoding=["bump", *besides]), statistic, "{encoding}", "encoding"),
+        **samples.measured_by(decoders, statistic, "bump, {decoder}", "decoder"),
     }
 
 
 def _superposed_otherwise(data: Data) -> dict[str, Sample]:
     """Return results for other forms of superposition, the share of seeds, and other codes and decoders."""
-    forms: dict[str, Statistic] = {
+    forms: dict[str, samples.Statistic] = {
         "of the network's own outputs": lambda own: own["own_matched"] - own["own_mismatched"],
         "equal weights": lambda own: own["memorised"] - own["memorised_null"],
         "D(x̄) + D(ȳ)": lambda own: own["averaged"] - own["averaged_null"],
@@ -76,9 +73,9 @@ def over_rivals(networks: xarray.Dataset, similarity: str = COSINE) -> xarray.Da
 
 
 def binary_kernel(networks: xarray.Dataset) -> xarray.DataArray:
-    """Return `over_rivals`, but at most 0 where OR kernels shifted over the grid fit just as well."""
+    """Return `over_rivals`, but at most 0 where at least 5 % of OR kernels shifted over the grid fit as well."""
     margin = over_rivals(networks)
-    return margin.where(networks["kernel_p"] < SHIFT_LEVEL, margin.clip(max=0))
+    return margin.where(networks["kernel_p"] < 0.05, margin.clip(max=0))
 
 
 def contrast(networks: xarray.Dataset, blocks: str = COSINE) -> xarray.DataArray:
@@ -169,9 +166,6 @@ CLAIMS = (
         ),
     ),
 )
-
-
-# -- Fig. 1d–e, which the encodings study draws below its own panels ---------------------------------------------------
 
 
 def superposition_row(figure: SubFigure, result: xarray.Dataset) -> None:

@@ -35,10 +35,6 @@ PER_NETWORK = (
     "bumps", "examples", "accuracy", "whole_accuracy", "held_out_accuracy", "training_over_blank", "training_accuracy",
 )  # fmt: skip
 """Variables stored per network (scores are NaN if it diverged). The target applies to `accuracy`."""
-RECORDED = ("steps", "epochs", "width", "depth", "small_width", "small_depth", "small_steps")
-"""Settings, without their prefix, that are stored as attributes of the Dataset."""
-MOST = 1024
-"""Largest number of training examples on which a network is scored."""
 
 
 class ThresholdStudy(Study[Settings]):
@@ -88,7 +84,8 @@ class ThresholdStudy(Study[Settings]):
             for name, own in xarray.concat(rows, "cell").items()
         }
         result = with_exponents(xarray.Dataset(variables, coords))
-        recorded = {name: getattr(preset, f"threshold_{name}") for name in RECORDED}
+        names = ("steps", "epochs", "width", "depth", "small_width", "small_depth", "small_steps")
+        recorded = {name: getattr(preset, f"threshold_{name}") for name in names}
         return result.drop_vars("draws").assign_attrs(
             preset=preset.name, target=TARGET, confidence=CONFIDENCE, resamples=result.sizes["resample"], **recorded
         )
@@ -123,12 +120,12 @@ def training_scores(run: Run, device: torch.device) -> dict[str, float]:
     """Return error over blank and accuracy on a network's training examples; without bumps the accuracy is NaN.
 
     Unlike `scores.training_fit`, this handles bumps off the grid and counts repeated draws separately. If there are
-    more than `MOST` examples, it uses `MOST` evenly spaced ones, which is a random sample since draws are unordered.
+    more than 1024 examples, it uses 1024 evenly spaced ones, which is a random sample since draws are unordered.
     """
     task = run.spec.task
     values = task.training_values(run.spec.seed)
-    if len(values) > MOST:
-        values = values[torch.linspace(0, len(values) - 1, MOST).long()]
+    if len(values) > 1024:
+        values = values[torch.linspace(0, len(values) - 1, 1024).long()]
     module, examples = run.module().to(device), task.examples(values)
     outputs = torch.cat([module(part.to(device)).float() for part in examples.inputs.split(256)])
     targets, values = examples.targets.to(device), values.to(device)
@@ -143,7 +140,6 @@ def training_scores(run: Run, device: torch.device) -> dict[str, float]:
 STUDY = ThresholdStudy()
 
 
-# -- exponents -------------------------------------------------------------------------------------------------------
 # A parabola is fitted to ln threshold against ln N. The local exponent is its slope at the largest N, and the curvature
 # is its second derivative, which is 0 for any power of N.
 #
@@ -208,12 +204,8 @@ def estimated_exponent(cells: xarray.Dataset, name: str = EXPONENT) -> Resampled
     return Resampled(cells[name].item(), tuple(np.concatenate(ends).tolist()), networks)
 
 
-# -- claims ----------------------------------------------------------------------------------------------------------
-
 CUBIC = 2.5
 """Exponents above this count as agreeing with the paper's 3."""
-REACHED = 0.5
-"""Share of networks above which 90 % accuracy counts as reached."""
 CURVED = "growth at the largest N, by a parabola"
 
 
@@ -277,7 +269,7 @@ CLAIMS = (
                 other_exponents,
             ),
             Statement(
-                above("share of networks that reach 90 % in the held-out box with the most bumps outside it", REACHED),
+                above("share of networks that reach 90 % in the held-out box with the most bumps outside it", 0.5),
                 lambda data: (
                     {design.spelt(LITERAL): _reached(_bumps_alone(data, LITERAL))}
                     if LITERAL in data["threshold"]["protocol"].values

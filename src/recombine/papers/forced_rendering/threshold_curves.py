@@ -11,8 +11,7 @@ training set) and is *not reached* if it lies above the largest affordable train
 tried by more than that factor are 0.
 
 Known answers: for points on a curve, the result is its crossing; accuracies that are constant at 0.5 never cross 0.9.
-For points on 1 − exp(−n / N²), which is not logistic, crossings are off by about 5 % if most points lie near them. The
-factor is the same at every N, so the exponent is still 2.
+For points on 1 − exp(−n / N²), which is not logistic, crossings are off by the same factor at every N.
 """
 
 from __future__ import annotations
@@ -34,20 +33,8 @@ CPU = torch.device("cpu")
 
 EXTRAPOLATED = 2
 """Factor by which a resampled threshold may lie outside the range of training-set sizes."""
-SLOPES = (0.3, 100.0)
-"""Bounds of the slope, per unit of ln n."""
-BEYOND = 3.0
-"""Largest distance of a curve's midpoint from the points' range of ln n."""
 LOWEST_TOP = 1e-6
 TINY = 1e-30
-LONGEST = 0.5
-"""Longest step in ln slope or mid."""
-SLOPE_CELLS, MID_CELLS = 13, 36
-"""Numbers of cells of the coarse grid."""
-STEPS = 20
-"""Number of damped steps after the grid search."""
-DAMPING, LESS, MORE = 1e-2, 0.2, 8.0
-"""Initial damping, and the factors applied after a step that reduced the loss and after one that did not."""
 
 
 class Curves(NamedTuple):
@@ -72,21 +59,21 @@ def fitted(
     logs, reached = np.log(np.asarray(examples, dtype=float)), np.asarray(accuracy, dtype=float)
     weights = np.ones((1, len(logs))) if weights is None else weights
     at, points, rows = (torch.from_numpy(part).to(device) for part in (logs, reached, weights))
-    slopes = torch.linspace(np.log(SLOPES[0]), np.log(SLOPES[1]), SLOPE_CELLS, dtype=at.dtype, device=device)
-    mids = torch.linspace(logs.min() - BEYOND, logs.max() + BEYOND, MID_CELLS, dtype=at.dtype, device=device)
+    slopes = torch.linspace(np.log(0.3), np.log(100.0), 13, dtype=at.dtype, device=device)
+    mids = torch.linspace(logs.min() - 3, logs.max() + 3, 36, dtype=at.dtype, device=device)
     grid = torch.cartesian_prod(slopes, mids)
     shape = torch.sigmoid(grid[:, :1].exp() * (at - grid[:, 1:]))
     best = grid[_loss(rows @ (shape * points).T, rows @ (shape**2).T)[0].argmin(dim=1)]
 
     low, high = grid.amin(dim=0), grid.amax(dim=0)
-    damping = torch.full((len(rows), 1), DAMPING, dtype=at.dtype, device=device)
+    damping = torch.full((len(rows), 1), 0.01, dtype=at.dtype, device=device)
     system = _system(best, at, points, rows)
-    for _ in range(STEPS):
+    for _ in range(20):
         tried = (best + _step(system, damping)).clamp(low, high)
         there = _system(tried, at, points, rows)
         helps = there[:, :1] < system[:, :1]
         best, system = torch.where(helps, tried, best), torch.where(helps, there, system)
-        damping = torch.where(helps, damping * LESS, damping * MORE)
+        damping = torch.where(helps, damping * 0.2, damping * 8.0)
     return Curves(*(part.cpu().numpy() for part in (system[:, 1], best[:, 0].exp(), best[:, 1])))
 
 
@@ -138,9 +125,6 @@ def threshold(
     return Threshold("fitted", draws, value, limits.low, limits.high, unreached=unreached, **shape)
 
 
-# -- least squares ---------------------------------------------------------------------------------------------------
-
-
 def _loss(product: Tensor, square: Tensor) -> tuple[Tensor, Tensor]:
     """Return the squared error, up to a constant, at the best top within its bounds, and that top.
 
@@ -176,9 +160,9 @@ def _system(place: Tensor, logs: Tensor, accuracy: Tensor, weights: Tensor) -> T
 
 
 def _step(system: Tensor, damping: Tensor) -> Tensor:
-    """Return the damped Gauss-Newton step, which solves the 2 × 2 system."""
+    """Return the damped Gauss-Newton step in (ln slope, mid), at most 0.5 in either, which solves the 2 × 2 system."""
     _, _, slopes, mids, both, slope_side, mid_side = system.unbind(dim=1)
     slopes, mids = ((part.clamp(min=0) + TINY) * (1 + damping[:, 0]) for part in (slopes, mids))
     determinant = (slopes * mids - both**2).clamp(min=TINY)
     step = torch.stack([mids * slope_side - both * mid_side, slopes * mid_side - both * slope_side], dim=1)
-    return (step / determinant[:, None]).clamp(-LONGEST, LONGEST)
+    return (step / determinant[:, None]).clamp(-0.5, 0.5)

@@ -42,8 +42,6 @@ MOST_STEPS = 3000
 RESAMPLES = 20_000
 FEWEST = 3
 """Fewest networks for fitting a curve or taking a mean."""
-
-
 PRIMARY = "whole/integer/steps/paper"
 """Protocol on which the exponent is judged, with bumps over the whole grid."""
 LITERAL = "kept/integer/steps/paper"
@@ -58,11 +56,7 @@ SPELT = {
 
 
 def spelt(protocol: str) -> str:
-    """Return a protocol's description.
-
-    >>> spelt("whole/integer/steps/paper")
-    "paper's network: whole grid, integer, fixed steps"
-    """
+    """Return a protocol's description, such as "paper's network: whole grid, integer, fixed steps"."""
     *choices, network = protocol.split("/")
     return f"{SPELT[network]}: {', '.join(SPELT[choice] for choice in choices)}"
 

@@ -1,8 +1,7 @@
 """Figure 4c: training-set size needed for 90 % accuracy against image size, and the underlying curves.
 
 Hue shows region and centres. Circles are fixed steps, triangles fixed epochs. The paper's network is bold. Filled
-symbols are bumps alone, open ones stripes with or without bumps. If too many resamples have no threshold, the bar runs
-off the panel.
+symbols are bumps alone, open ones stripes with or without bumps.
 """
 
 from __future__ import annotations
@@ -30,8 +29,7 @@ COLORS = {
     ("kept", "real"): "#CC79A7",
 }
 MARKERS = {"steps": "o", "epochs": "^"}
-GREY = "0.55"
-DASHED: dict[str, Any] = {"color": GREY, "linewidth": 0.8, "linestyle": (0, (4, 3))}
+DASHED: dict[str, Any] = {"color": "0.55", "linewidth": 0.8, "linestyle": (0, (4, 3))}
 FAR = 1e9
 """Length of the bar of an unbounded interval."""
 CLAIMED = {BUMPS: (3, (CUBIC, FAR)), STRIPES: (1, (0.75, 1.25))}
@@ -81,7 +79,7 @@ def threshold_panel(ax: Axes, result: xarray.Dataset, *, legend: bool = True) ->
     """Draw thresholds against N on log-log axes, with arrows where the target was not reached."""
     sizes, protocols = result["size"].values.astype(float), list(result["protocol"].values)
     for words, line in {"∝ N": 2 * sizes, "∝ N²": growth(result, 2), "∝ N³": growth(result, 3)}.items():
-        ax.plot(sizes, line, color=GREY, linewidth=1.0, linestyle=(0, (1, 1.6)), zorder=1)
+        ax.plot(sizes, line, color="0.55", linewidth=1.0, linestyle=(0, (1, 1.6)), zorder=1)
         if np.isfinite(line[-1]):
             place: dict[str, Any] = {"textcoords": "offset points", "va": "center", "annotation_clip": False}
             ax.annotate(words, (sizes[-1], line[-1]), (13, 0), color="0.35", fontsize=8, **place)

@@ -3,9 +3,8 @@
 For the first seed, the study stores maps at four stages: in each of the channels with the largest variance, the neuron
 with the largest variance.
 
-Claims are judged on tuning indices in the stripe study's Dataset, averaged over a stage's units. Changes along the
-stages are differences between the first hidden stage and the output, so they do not depend on depth. Late stages are
-the last hidden stage and the output. Slopes are per unit of ln(bumps), over seeds whose networks with bumps all learnt.
+Claims are judged on tuning indices in the stripe study's Dataset, averaged over a stage's units. Late stages are the
+last hidden stage and the output.
 """
 
 from __future__ import annotations
@@ -23,7 +22,6 @@ from recombine import panels
 from recombine.metrics import features
 from recombine.papers.forced_rendering import stripes
 from recombine.papers.forced_rendering.samples import PerSeed, difference, sample
-from recombine.papers.forced_rendering.stripes import MANY, STRIPES_AND_BUMPS, STRIPES_ONLY, WITH, StripeSettings
 from recombine.papers.forced_rendering.stripes_claims import hidden_stages
 from recombine.reproduction.claims import Claim, Data, Sample, Statement
 from recombine.reproduction.criteria import effect
@@ -32,25 +30,25 @@ from recombine.reproduction.measuring import Batch, base_attributes, grid_variab
 from recombine.reproduction.study import Arm, Study, Trials
 from recombine.reproduction.tables import fall, first_hidden, last_hidden, listed_attribute, output
 
-ARMS = (STRIPES_ONLY, STRIPES_AND_BUMPS)
+ARMS = (stripes.STRIPES_ONLY, stripes.STRIPES_AND_BUMPS)
 STRIPE, LOCAL = "stripe_index", "localisation_index"
 
 
-class TuningStudy(Study[StripeSettings]):
+class TuningStudy(Study[stripes.StripeSettings]):
     name: ClassVar[str] = "tuning"
     question: ClassVar[str] = "What are the neurons of a composing network tuned to?"
-    settings: ClassVar[type[StripeSettings]] = StripeSettings
+    settings: ClassVar[type[stripes.StripeSettings]] = stripes.StripeSettings
     version: ClassVar[int] = 2
     metrics: ClassVar[tuple[str, ...]] = ("features",)
 
-    def arms(self, preset: StripeSettings) -> list[Arm]:
-        numbers = (0, preset.closest(MANY))
+    def arms(self, preset: stripes.StripeSettings) -> list[Arm]:
+        numbers = (0, preset.closest(stripes.MANY))
         return [Arm((name,), preset.striped_spec(bumps), extra=True) for name, bumps in zip(ARMS, numbers, strict=True)]
 
-    def measure(self, trials: Trials[StripeSettings]) -> xarray.Dataset:
+    def measure(self, trials: Trials[stripes.StripeSettings]) -> xarray.Dataset:
         preset, inner = trials.preset, {"map": ("shown", "neuron", "y", "x")}
         maps = tabulate(trials.pictured, ("arm",), _maps, inner).isel(seed=0, drop=True)
-        attributes = base_attributes(trials, size=preset.size, bumps=preset.closest(MANY))
+        attributes = base_attributes(trials, size=preset.size, bumps=preset.closest(stripes.MANY))
         shown = _shown_stages(preset.depth)
         return maps.assign(grid_variables(trials.first.spec)).assign_coords(shown=shown).assign_attrs(attributes)
 
@@ -78,9 +76,6 @@ def _maps(batch: Batch) -> dict[str, Any]:
 
 
 STUDY = TuningStudy()
-
-
-# -- claims ----------------------------------------------------------------------------------------------------------
 
 
 def _changing(words: str, name: str, sign: int) -> Statement:
@@ -156,9 +151,6 @@ CLAIMS = (
 )
 
 
-# -- figure ----------------------------------------------------------------------------------------------------------
-
-
 def tuning_figure(result: xarray.Dataset, stripe_result: xarray.Dataset) -> Figure:
     """Draw maps and tuning curves of two neurons at four stages for each arm, and indices by stage below."""
     stages = result.sizes["shown"]
@@ -167,7 +159,7 @@ def tuning_figure(result: xarray.Dataset, stripe_result: xarray.Dataset) -> Figu
         top, bottom = panels.divided(figure, 2, 1, height_ratios=[1.2 * stages, 2.2])
         for part, arm in zip(panels.divided(top, 1, 2), ARMS, strict=True):
             axes = part.subplots(stages, 4, gridspec_kw={"width_ratios": [1, 1, 1.2, 1.2]}, squeeze=False)
-            part.suptitle(arm if arm == STRIPES_ONLY else f"stripes and {result.attrs['bumps']} bumps", fontsize=9)
+            part.suptitle(arm if arm == ARMS[0] else f"stripes and {result.attrs['bumps']} bumps", fontsize=9)
             for row, line in enumerate(axes):
                 stripes.neuron_row(line, result, result["map"].sel(arm=arm).isel(shown=row))
             for ax in axes[:-1, 2:].flat:
@@ -202,7 +194,7 @@ def tuning_caption(result: xarray.Dataset, stripe_result: xarray.Dataset) -> str
     return (
         "Top: activation over (x, y) of the highest-variance neuron in each of the two highest-variance channels, "
         "and its means over y and over x, first seed. Bottom: indices by stage, means over all neurons, with standard "
-        f"errors over {panels.seed_count(stripe_result[STRIPE].sel(family=WITH))}. {'; '.join(indices)}."
+        f"errors over {panels.seed_count(stripe_result[STRIPE].sel(family=stripes.WITH))}. {'; '.join(indices)}."
     )
 
 

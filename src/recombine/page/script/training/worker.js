@@ -75,8 +75,8 @@ function slice() {
   if (running) soon();
 }
 
-/** @param {Order} order */
-function obey(order) {
+globalThis.addEventListener("message", (event) => {
+  const order = /** @type {Order} */ (/** @type {MessageEvent} */ (event).data);
   if (order.begin) {
     const { settings, code, seed, isolated } = order.begin;
     trainer = new Trainer(settings, /** @type {BufferSource} */ (code), seed, isolated);
@@ -87,6 +87,4 @@ function obey(order) {
   if (order.run !== undefined) running = order.run && trainer !== null && !trainer.done;
   if (!running) report();
   if (running) soon();
-}
-
-globalThis.addEventListener("message", (event) => obey(/** @type {MessageEvent} */ (event).data));
+});
