@@ -1,12 +1,12 @@
 """What does a network draw in a gap between the angles it was trained on? (App. E.2, Fig. 9)
 
-Training data are one digit rotated by every angle except those strictly between 160° and 200°, or several digits, of
-which only the first has the gap. The code is (cos θ, sin θ), plus a one-hot code of the digit if there are several.
+The training data are one digit rotated by every angle except those strictly between 160° and 200°, or several digits,
+of which only the first has the gap. The code is (cos θ, sin θ), plus a one-hot code of the digit if there are several.
 
 Conventions: errors are divided by the error of a blank image for that digit, averaged over the gap. `stage_speed` is
-the mean of ‖df/dθ‖ inside the gap over that outside. `roughness_held` and `roughness_kept` are defined as in the bump
-task, with the speed as the volume. Images (0 to 255) and principal components of the stages are from the first seed.
-Variables of networks trained on several digits start with `many_`.
+the ratio of mean ‖df/dθ‖ inside to outside the gap. `roughness_held` and `roughness_kept` are defined as in the bump
+task, with speed in place of volume. Images (0 to 255) and principal components of the stages are from the first seed.
+Variables for networks trained on several digits start with `many_`.
 
 The smoothness of stages is compared with the bump task, where stages of failing networks are rough. Networks of the two
 tasks are paired by index, since their seeds are unrelated.
@@ -101,7 +101,7 @@ class RotationStudy(Study[Settings]):
 
 
 def _spec(preset: Settings, **task: Any) -> RunSpec:
-    """Return a run spec with the published recipe: squared error plus 0.1 times absolute error, and weak weight decay."""
+    """Return a run spec with the published recipe: squared error plus 0.1 times absolute error, weak weight decay."""
     return RunSpec(
         task=RotationTask(size=preset.rotation_size, training="each", **task),
         decoder=CNN(width=preset.rotation_width, depth=preset.depth),
@@ -296,8 +296,8 @@ def _least_squares(
 
 
 # Over all angles, a stage's activations form a closed path. Its roughness is the mean norm of the second differences
-# f(i + 1) − 2 f(i) + f(i − 1) divided by that of the first differences (f(i + 1) − f(i − 1)) / 2. The ratio of means, rather
-# than the mean of ratios, gives little weight to angles at which the stage hardly changes.
+# f(i + 1) − 2 f(i) + f(i − 1) divided by that of the first differences (f(i + 1) − f(i − 1)) / 2. The ratio of means,
+# rather than the mean of ratios, gives little weight to angles at which the stage hardly changes.
 
 
 def stage_roughness(
@@ -314,8 +314,9 @@ def stage_roughness(
 def principal_scores(activations: Float[Tensor, "angle feature"]) -> np.ndarray:
     """Return scores `[angle, component]` on the principal components that explain all but 1e-5 of the variance.
 
-    There are at least two components, largest first. The scores preserve distances up to a factor, which is all that UMAP uses, so figures can be
-    drawn without the network. The largest score is 1, and each component's largest entry is positive.
+    There are at least two components, largest first. The scores preserve distances up to a factor, which is all that
+    UMAP uses, so figures can be drawn without the network. The largest score is 1, and each component's largest entry
+    is positive.
     """
     centred = (activations - activations.mean(dim=0)).double()
     values, vectors = torch.linalg.eigh(centred @ centred.mT)
@@ -352,7 +353,7 @@ def _many_digits(data: Data, statistic: str) -> Sample:
 
 
 def _rougher_inside(networks: xarray.Dataset) -> xarray.DataArray:
-    """Return the log10 ratio of log10-volume roughness inside to outside the hold-out, averaged over non-input stages."""
+    """Return log10 of the ratio of log10-volume roughness inside to outside the hold-out, averaged after the input."""
     inside = decades(networks["roughness_held"], networks["roughness_kept"])
     return inside.isel(stage=slice(1, None)).mean("stage")
 

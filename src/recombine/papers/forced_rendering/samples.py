@@ -48,7 +48,7 @@ def trained(networks: xarray.Dataset) -> xarray.DataArray:
 def sample(
     values: xarray.DataArray, *networks: xarray.Dataset, estimated: Callable[[np.ndarray], Estimate] | None = None
 ) -> Sample:
-    """Return a sample with one value per seed, restricted to seeds whose `networks` all learnt (default: trimmed mean)."""
+    """Return a sample of one value per seed, counting only seeds whose `networks` all learnt (default: trimmed mean)."""
     were_trained = [np.asarray(trained(part).values, dtype=bool) for part in networks]
     counted = [np.asarray(learnt(part).values) & own for part, own in zip(networks, were_trained, strict=True)]
     shares = [own.sum() / max(1, there.sum()) for own, there in zip(counted, were_trained, strict=True)]
@@ -99,7 +99,7 @@ ratio = partial(difference, by=decades)
 
 
 def some_distances(values: xarray.DataArray) -> list[int]:
-    """Return the smallest, a middle and the largest distance that have values."""
+    """Return the smallest, a middle and the largest distance with non-missing values."""
     present = [int(d) for d in values["distance"].values if values.sel(distance=d).notnull().any()]
     return list(dict.fromkeys(present[k] for k in np.linspace(0, len(present) - 1, 3).astype(int))) if present else []
 

@@ -19,7 +19,7 @@ from recombine.tasks import Task
 
 
 def training_fit(batch: Batch, outputs: Tensor | None = None) -> dict[str, Tensor]:
-    """Return each run's `training_over_blank` and `training_accuracy`; pass `outputs` at all grid points to save time."""
+    """Return `training_over_blank` and `training_accuracy` per run; pass `outputs` at all grid points to save time."""
     task = batch.task
     stripes = batch.outputs(task.isolated_values()) if task.isolated else None
     everywhere = batch.outputs(task.grid.points) if outputs is None else outputs
