@@ -1,6 +1,6 @@
 """Do decoders that render each pixel from the code and the pixel's coordinates compose without a remedy? (E.3; ours)
 
-The coordinate MLP and the transformer both read the code together with every pixel's position; only the transformer
+The coordinate MLP and the transformer both take the code together with each pixel's position, but only the transformer
 lets pixels attend to each other. Both are trained on the paper's task, with other depths, codes and hold-outs, and at
 widths that match the CNN's number of parameters or operations. A CNN is trained for comparison. For a few networks on
 the paper's task, we also compute all stage metrics and those of the superposition study.

@@ -1,7 +1,7 @@
 """Does an encoder, which maps images to codes, generalise to unseen combinations? (ours)
 
-A convolutional encoder maps bump images to their bump or rate code, with the same box held out. The result
-contains scores per seed and by distance from the kept (not held-out) region, linear read-out errors, and error maps.
+A convolutional encoder maps bump images to their bump or rate code, with the same box held out. The result contains
+scores per seed and by distance from the kept (not held-out) region, errors of a linear read-out, and error maps.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 For every encoding, networks are trained with a centred box held out. For bump and rate codes, a corner and the
 published cross (which removes entire values of x and y) are also held out in turn, and for bump codes, networks are
-also trained on the dark bumps of the published scripts. The result contains scores per seed, in the interior of the
-hold-out and by distance from the kept (not held-out) region, error maps, and outputs at held-out positions.
+also trained on the dark bumps of the published scripts. The result contains scores per seed (also for the interior
+of the hold-out and by distance from the kept, not held-out region), error maps, and outputs at held-out positions.
 """
 
 from __future__ import annotations

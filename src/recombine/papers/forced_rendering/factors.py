@@ -1,6 +1,6 @@
 """Does forced rendering scale to three, four and five factors? (not in the paper)
 
-Bumps vary in x and y, then also in intensity, size and orientation. The paper's box of x and y is held out for all
+Bumps vary in x and y, then also in intensity, size and orientation. The paper's box in x and y is held out for all
 values of the other factors, so the held-out fraction is independent of the number of factors. CNNs are trained without
 a remedy, with isolated factors (30 % of the examples show one value of one factor alone) or with isolated pairs (two
 factors without the others). Low-rank decoders are trained with no penalty or both, and coordinate MLPs without a
@@ -9,7 +9,7 @@ remedy. A bump without x and y is a uniform image, so size and orientation are v
 An output is *right* if, for every factor, the nearest image among those that differ from the target in this factor only
 has the right value (`nearest_values`). The positional accuracy (brightest pixel within one pixel) is also
 reported, but ignores the other factors and is often high by chance at N = 14. For a few networks, the products in
-held-out outputs are counted (Eq. 17). "Kept" combinations are those that are not held out.
+held-out outputs are counted (Eq. 17). "Kept" combinations are those not held out.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class Settings(Common):
     }  # fmt: skip
 
     def bumps_task(self, count: int, **fields: Any) -> BumpsTask:
-        """Return the task with the first `count` factors and the box of x and y held out."""
+        """Return the task with the first `count` factors and the box in x and y held out."""
         intensity, size, orientation = self.factors_values
         side = f"={self.factors_size}"
         texts = (f"x{side}", f"y{side}", f"intensity={intensity}", f"size=0.75..1.5..{size}",
@@ -166,7 +166,7 @@ def _remedies(preset: Settings, count: int) -> Iterator[tuple[str, RunSpec]]:
 
 
 def _values(batch: Batch, outputs: Tensor) -> dict[str, Tensor]:
-    """Return the share of held-out outputs with each factor right and with all right, and of kept ones with all."""
+    """Return the share of held-out outputs with each factor and with all factors right, and of kept ones with all."""
     task = batch.task
     targets = task.render(task.grid.points).float().flatten(1).to(batch.device)
     own = task.grid.indices.to(batch.device)

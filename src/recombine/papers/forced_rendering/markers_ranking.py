@@ -276,7 +276,7 @@ def model_left_out(table: Table, resamples: int = 0, seed: int = 0) -> np.ndarra
 
 
 def _model_score(table: Table, scores: dict[str, np.ndarray]) -> float:
-    """Return the model's left-out AUROC, given those of the markers in each architecture."""
+    """Return the model's left-out AUROC, given the markers' AUROCs in each architecture."""
     there = [name for name, own in scores.items() if np.isfinite(own).any()]
     if len(there) < 2:
         return float("nan")
@@ -318,7 +318,7 @@ OTHER_NAMES = {
     "memorised": ("superposition memorised",),
     "kernel_binary": ("kernel_agreement binary",),
 }
-"""Names that a diagnosis uses for a marker in addition to its registered columns."""
+"""Names used in a diagnosis for a marker, in addition to its registered columns."""
 ADVICE = {
     "C25": "render each pixel from code and coordinate, as a coordinate MLP does, which composed with no remedy",
     "C23": "train on images of single factors (stripes) too, which composed where combinations alone did not",

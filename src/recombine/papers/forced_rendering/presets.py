@@ -20,7 +20,7 @@ class Common(Preset):
     seeds: Seeds = 56
     """Number of seeds per experimental condition used to judge a claim."""
     extra_seeds: Seeds = 12
-    """Number of seeds for experimental conditions not used in any claim, at most `seeds`."""
+    """Number of seeds per experimental condition not used in any claim, at most `seeds`."""
     first_seed: Count = 100
     """First seed. Seeds 0 to 31 are avoided, because their results were known when the criteria were written."""
     precision: Precision = "bf16"

@@ -191,7 +191,7 @@ def _pictures(batch: Batch) -> dict[str, Any]:
 
 
 def _components(batch: Batch) -> dict[str, Any]:
-    """Return principal components of the first network's stages at up to 250 angles; the code is left as it is."""
+    """Return principal components of the first network's stages at up to 250 angles; the code is left untransformed."""
     task = _task(batch)
     chosen = torch.arange(0, task.angles, -(-task.angles // 250))
     points = task.grid.points[chosen].to(batch.device)
@@ -353,7 +353,7 @@ def _many_digits(data: Data, statistic: str) -> Sample:
 
 
 def _rougher_inside(networks: xarray.Dataset) -> xarray.DataArray:
-    """Return log10 of the ratio of log10-volume roughness inside to outside the hold-out, averaged after the input."""
+    """Return the mean over non-input stages of log10 (log10-volume roughness inside the hold-out / outside)."""
     inside = decades(networks["roughness_held"], networks["roughness_kept"])
     return inside.isel(stage=slice(1, None)).mean("stage")
 

@@ -48,7 +48,7 @@ def trained(networks: xarray.Dataset) -> xarray.DataArray:
 def sample(
     values: xarray.DataArray, *networks: xarray.Dataset, estimated: Callable[[np.ndarray], Estimate] | None = None
 ) -> Sample:
-    """Return a sample of one value per seed, counting only seeds whose `networks` all learnt (default: trimmed mean)."""
+    """Return a sample of one value per seed, using only seeds whose `networks` all learnt (default: trimmed mean)."""
     were_trained = [np.asarray(trained(part).values, dtype=bool) for part in networks]
     counted = [np.asarray(learnt(part).values) & own for part, own in zip(networks, were_trained, strict=True)]
     shares = [own.sum() / max(1, there.sum()) for own, there in zip(counted, were_trained, strict=True)]
@@ -64,7 +64,7 @@ def number(networks: xarray.Dataset, statistic: Statistic) -> xarray.DataArray:
 
 
 def measured(networks: xarray.Dataset, statistic: Statistic) -> Sample:
-    """Return the sample of a statistic over the networks that learnt."""
+    """Return a sample of a statistic, restricted to networks that learnt."""
     return sample(number(networks, statistic), networks)
 
 

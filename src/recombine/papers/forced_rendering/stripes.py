@@ -112,7 +112,7 @@ def conjunctions(task: Task, outputs: Tensor, alone: Tensor) -> dict[str, Tensor
     conjunction* is a non-negative combination of a point's two training stripes (`recombine.metrics.superposition`).
     `additive` is the fraction of the held-out outputs explained by the best combinations, and `additive_inside` the
     same in the interior of the hold-out. `additive_unweighted` is the fraction explained by the unweighted sum of the
-    network's outputs, D(x, ∅) + D(∅, y), and can be negative. `stripe_share` and `bump_share` are their contributions
+    network's outputs, D(x, ∅) + D(∅, y), and can be negative. `stripe_share` and `bump_share` are the contributions
     when the true bump is added to the stripes.
     """
     device, held_out = outputs.device, task.held_out.to(outputs.device)
@@ -324,7 +324,7 @@ def percents_figure(result: xarray.Dataset) -> Figure:
 
 
 def _percent_arms(result: xarray.Dataset) -> list[tuple[str, int]]:
-    """Return the arms with stripes and p % of the kept bumps, preceded by stripes alone if those were trained."""
+    """Return the arms with stripes and p % of the kept bumps, preceded by stripes alone if available."""
     none = [(WITH, 0)] if 0 in listed_attribute(result, "added") else []
     return none + [(PERCENT, percent) for percent in listed_attribute(result, "percents")]
 

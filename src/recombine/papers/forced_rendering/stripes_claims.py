@@ -26,7 +26,7 @@ Comparison = Callable[[xarray.Dataset, int], Sample]
 
 
 def _by_bumps(compare: Comparison, chosen: Callable[[int, Mapping[str, Any]], bool]) -> Samples:
-    """Return one case per number of bumps accepted by `chosen`, given attributes `shown` (50) and `many` (100)."""
+    """Return one case per number of bumps accepted by `chosen`, given `shown` (50) and `many` (100) as attributes."""
 
     def cases(data: Data) -> dict[str, Sample]:
         result = data["stripes"]

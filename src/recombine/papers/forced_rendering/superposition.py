@@ -1,14 +1,14 @@
 """Do held-out outputs superpose memorised images, and with which kernel? (§3.3, Fig. 1 d–e, 8)
 
 The networks are the bump- and rate-coded ones of the encodings study, plus a smaller number with other codes or depths,
-dark bumps or an MLP. All quantities are measured in the interior of the hold-out unless their name says otherwise:
+dark bumps or an MLP. All quantities are measured in the interior of the hold-out unless stated otherwise in their name:
 
 - `matched`, `mismatched`: variance explained by the best non-negative combination of training images that share x or
-  y, and of as many images that share neither; `own_…`: the same with the network's outputs instead of images; `truth`,
+  y, and of as many images that share neither; `own_…`: the same, using the network's outputs as images; `truth`,
   `beyond_truth`: variance explained by the true image, and additional variance explained by matching images;
-- `memorised`, `averaged`: variance explained by equal-weight matching outputs and by D(x̄) + D(ȳ); `…_null`: at chance;
+- `memorised`, `averaged`: variance explained by equal-weight matching outputs and by D(x̄) + D(ȳ); `…_null`: chance;
 - `kernel_or`, `kernel_product`, `kernel_radial`, `kernel_sum`: correlation between a kernel family and each of the
-  `SIMILARITIES` of held-out to kept outputs; `kernel_p`: p-value of `or` against shifted kernels (cosine only);
+  `SIMILARITIES` between held-out and kept outputs; `kernel_p`: p-value of `or` against shifted kernels (cosine only);
 - `block_contrast`: block contrast for each of the `CONTRASTS`;
 - `several_peaks`, `peak_count`, `centred_peaks`, `aligned`, `aligned_chance`, `away_aligned`, `away_chance`: see
   `recombine.metrics.errors`.
@@ -48,7 +48,7 @@ def overlap(threshold: float) -> str:
 
 COSINE, DISTANCE, ALL_ROWS, STANDARDISED = "cosine", "L2 distance", "cosine, all rows", "cosine, rows standardised"
 SIMILARITIES = (COSINE, DISTANCE, *map(overlap, THRESHOLDS), ALL_ROWS, STANDARDISED)
-"""Similarities that kernels are compared with, over rows in the interior unless their name says otherwise."""
+"""Similarities with which kernels are compared, over rows in the interior unless the name says otherwise."""
 FAMILIES = ("or", "product", "radial", "sum")
 """Families of kernels; `or` is the smoothed binary factorized kernel."""
 FULL_MATRIX = "cosine, full matrix"

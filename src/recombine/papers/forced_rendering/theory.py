@@ -76,7 +76,7 @@ class Settings(MLPSettings, StripeSettings, PenaltySettings):
     theory_epsilon: Positive = 0.3
     """Largest relative error allowed for a sum of products."""
     theory_pixels: Count = 32
-    """Number of pixels for which products are counted by search; those with the most energy in the target are used."""
+    """Number of pixels for which products are counted by search, chosen by their energy in the target."""
     theory_flow_steps: Count = 150
     """Maximum number of training steps for a flow that splits a stage into blocks."""
     theory_seeds: Seeds = 40
@@ -181,7 +181,7 @@ def linear_split(networks: xarray.Dataset) -> xarray.DataArray:
 
 
 def _against(data: Data, cases: Mapping[str, tuple[Mapping[str, str], Statistic]]) -> dict[str, Sample]:
-    """Return failing − other networks for each architecture; `cases` maps name suffixes to (arms, statistic)."""
+    """Return failing-minus-other differences per architecture; `cases` maps name suffixes to (arms, statistic)."""
     result = data["theory"]
     return {
         f"{family}{words}": difference(

@@ -33,7 +33,7 @@ DASHED: dict[str, Any] = {"color": "0.55", "linewidth": 0.8, "linestyle": (0, (4
 FAR = 1e9
 """Length of the bar of an unbounded interval."""
 CLAIMED = {BUMPS: (3, (CUBIC, FAR)), STRIPES: (1, (0.75, 1.25))}
-"""The paper's exponents, and the ranges of exponents that count as agreeing with them."""
+"""The paper's exponents, and the ranges of exponents considered to agree with them."""
 
 
 def protocol_style(protocol: str, family: str) -> dict[str, Any]:
