@@ -33,10 +33,10 @@ from recombine.theory.reversibility import FOLDS, Recovery, recovery
 
 
 class Need(StrEnum):
-    """A requirement of a stage metric besides the activations; if it is not met, the metric's columns are left out."""
+    """A requirement of a stage metric besides the activations; if it is not met, the metric's columns are omitted."""
 
     METRIC = "metric tensor"
-    """Exact if the encoding and the network are differentiable, otherwise from finite differences."""
+    """Exact if the encoding and the network are differentiable, otherwise computed from finite differences."""
     DIFFERENCES = "finite differences"
     HOLDOUT = "hold-out"
     TARGETS = "targets"
@@ -45,7 +45,7 @@ class Need(StrEnum):
     THREE_FACTORS = "three factors or more"
     FOUR_POINTS = "four points or more"
     WHOLE_GRID = "the whole grid"
-    """Neighbouring grid points, which a random sub-grid lacks."""
+    """Needed for differences between neighbouring grid points, which a random sub-grid lacks."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class Stage:
     targets: Tensor | None = None
     """Target outputs of the network, `(point, …)`."""
     neighbours: Float[Tensor, "*member point factor factor"] | None = None
-    """On a sub-grid, the metric tensor from differences to neighbours in the whole grid, if it is needed."""
+    """On a sub-grid, the metric tensor from differences between neighbours in the whole grid, if needed."""
     is_whole: bool = True
     """Whether the grid is the whole grid rather than a sub-grid."""
 
@@ -79,12 +79,12 @@ class Stage:
 
     @cached_property
     def coordinates(self) -> Float[Tensor, "*member point direction"]:
-        """Points in coordinates of the subspace that they span, which is cheaper than using all features."""
+        """Coordinates of the points in the subspace that they span, which is cheaper than using all features."""
         return point_coordinates(self.gram)
 
     @cached_property
     def recovery(self) -> Recovery:
-        """Errors when decoding the factors from the stage, with fewer cross-validation folds on very small grids."""
+        """Errors in decoding the factors from the stage, with fewer cross-validation folds on very small grids."""
         return recovery(self.gram, self.points, folds=min(FOLDS, len(self.points) // 2))
 
     @cached_property
@@ -120,7 +120,7 @@ class Stage:
 
 @dataclass(frozen=True)
 class Column:
-    """Description and display settings of a tensor that a metric returns for each stage."""
+    """Description and display settings of a tensor returned by a metric for each stage."""
 
     name: str
     description: str
@@ -161,9 +161,9 @@ class StageMetric:
     version: int
     """Increase this when the values change, so that stored results are recomputed."""
     in_studies: bool
-    """Whether it is part of the studies' stage profile, which excludes large and expensive metrics."""
+    """Whether the metric is part of the studies' stage profile, which excludes large and expensive metrics."""
     thorough: bool = False
-    """Whether it is expensive and therefore only computed on request."""
+    """Whether the metric is expensive and therefore computed only on request."""
 
 
 class StageMetrics(dict[str, StageMetric]):
@@ -191,7 +191,7 @@ class StageMetrics(dict[str, StageMetric]):
         return {column.name: column for metric in self.values() for column in metric.columns}
 
     def by_column(self) -> dict[str, StageMetric]:
-        """The metric that returns each column, by the column's name."""
+        """Return the metric that computes each column, by column name."""
         return {column.name: metric for metric in self.values() for column in metric.columns}
 
     def in_studies(self) -> list[StageMetric]:
@@ -213,7 +213,7 @@ def stage_metric(
     in_studies: bool = True,
     thorough: bool = False,
 ) -> Callable[[Evaluate], Evaluate]:
-    """Return a decorator that registers a function as a stage metric; it must return exactly these columns."""
+    """Return a decorator that registers a function, which must return exactly these columns, as a stage metric."""
 
     def register(evaluate: Evaluate) -> Evaluate:
         studies = in_studies and not thorough
@@ -280,7 +280,7 @@ def read_stages(
 
 
 def stage_profile(stages: Iterable[Stage], metrics: Iterable[str]) -> StageProfile:
-    """Evaluate the named metrics at every stage, leaving out those whose requirements are not met."""
+    """Evaluate the named metrics at every stage, omitting those whose requirements are not met."""
     chosen = [STAGE_METRICS[name] for name in metrics]
     profile = StageProfile()
     for stage in stages:
@@ -299,6 +299,6 @@ def stage_profile(stages: Iterable[Stage], metrics: Iterable[str]) -> StageProfi
 
 
 def usual_metrics(thorough: bool | Collection[str] = False) -> list[str]:
-    """Return the names of the default metrics; `thorough` adds all expensive metrics or the named ones."""
+    """Return the names of the default metrics; `thorough` adds all expensive metrics, or only the named ones."""
     named = [STAGE_METRICS[name].name for name in ([] if isinstance(thorough, bool) else thorough)]
     return [name for name, metric in STAGE_METRICS.items() if not metric.thorough or thorough is True or name in named]
