@@ -133,8 +133,7 @@ def stratified_sample(
 ) -> Int[Tensor, " sample"]:
     """Return sorted indices of sampled points, half of them held out if there are enough of each kind.
 
-    With `present`, only points for which it is true are sampled. If there are at most `points` of them, all are
-    returned.
+    Only points that are `present` (default: all) are sampled. If there are at most `points` of them, all are returned.
 
     >>> held_out = torch.arange(100) < 10
     >>> sample = stratified_sample(held_out, 40)

@@ -8,8 +8,7 @@ row's activations must depend on that row alone (no batch statistics).
 Let f(z) be a stage's activation as a function of the factor values z, through the encoding. J = ∂f/∂z has one column
 per factor and g = JᵀJ. `metric_tensor` is exact and uses forward-mode differentiation. `finite_difference_metric`
 follows the published scripts, with central differences on the grid and one-sided ones at its ends; it is the only
-option for one-hot codes. `neighbour_metric` computes the same at selected points by running the network at their
-neighbours.
+option for one-hot codes. `neighbour_metric` computes the same at selected points by evaluating their neighbours.
 
 Known answers: an ideal bump of σ = 1 far from the border has g = (π/2) I from derivatives and (π/2)(1 − e⁻¹) I = 0.993
 I, which is 37 % less, from differences over one pixel.
@@ -133,7 +132,7 @@ def features(
     """Yield each stage's name and `(*member, point, feature)` activations.
 
     Half of the memory budget is for activations: as many stages as fit (at least one) are stored at a time, and the
-    network is run again for the others. The other half limits the batch size. `members` is the number of leading member
+    network is rerun for the others. The other half limits the batch size. `members` is the number of leading member
     axes.
     """
     sizes = stage_sizes(reader, points, members)
