@@ -2,12 +2,13 @@
 
 A factor has `count` values from `low` to `high`, evenly spaced unless listed in `given`. A value's *position* is its
 index, 0 at `low` and `count − 1` at `high`, interpolated linearly between neighbouring values. Population codes and
-hold-outs use positions, renderers use values; for a pixel coordinate (0 … N−1) both are the same. Its *form* is one of
+hold-outs use positions, renderers use values; for a pixel coordinate (0 … N−1), both are the same. A factor's *form* is
+one of
 
-- `number`: a quantity, which may lie between two values of the grid;
-- `category`: one of a few kinds, such as shapes, with nothing in between;
-- `angle`: a periodic quantity, whose `period` is 360 by default (2π for radians, 90 for the orientation of a square).
-  The values may span at most one period.
+- `number`: a quantity that may lie between two values of the grid;
+- `category`: one of several kinds, such as shapes, with nothing in between;
+- `angle`: a periodic quantity with `period` 360 by default (2π for radians, 90 for the orientation of a square). The
+  values may span at most one period.
 
 The last factor of a grid varies fastest, as in `itertools.product`. Large grids are not enumerated: `rows` returns the
 values of selected points.
@@ -105,7 +106,7 @@ class Factor:
 
     @classmethod
     def of(cls, name: str, values: Iterable[float], form: Form = "number", period: float | None = None) -> Self:
-        """Return a factor with these increasing values; `given` is left out if they are evenly spaced.
+        """Return a factor with the given increasing values; `given` is None if they are evenly spaced.
 
         >>> Factor.of("size", [0.5, 0.7, 1.0]).position(torch.tensor([0.6, 1.0]).double()).tolist()
         [0.5, 2.0]
@@ -155,7 +156,7 @@ class Factor:
         return below + (values - own[below]) / (own[below + 1] - own[below])
 
     def radians(self, values: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
-        """Return angles in radians, so that one period is 2π."""
+        """Return angles in radians, scaled so that one period is 2π."""
         if self.period is None:
             raise InvalidValue(f"{self.name}.form", self.form, "angle, the only form with a period")
         return values * (2 * math.pi / self.period)
@@ -170,7 +171,7 @@ class Factor:
 
 
 def _increasing(name: str, values: Iterable[float]) -> tuple[float, ...]:
-    """Return the values as floats; raises unless they increase."""
+    """Return the values as floats; raise an error unless they increase."""
     numbers = tuple(float(value) for value in values)
     if not numbers or not all(a < b for a, b in pairwise(numbers)):
         raise InvalidValue(f"{name}.given", list(numbers), "in increasing order")
@@ -179,7 +180,7 @@ def _increasing(name: str, values: Iterable[float]) -> tuple[float, ...]:
 
 @dataclass(frozen=True)
 class FactorGrid:
-    """All combinations of the values of some factors.
+    """All combinations of the values of several factors.
 
     Parameters
     ----------
@@ -261,7 +262,7 @@ class FactorGrid:
         return torch.stack([own[column] for own, column in zip(values, columns, strict=True)], dim=1)
 
     def axes(self, factors: tuple[str | int, ...] | None) -> tuple[int, ...]:
-        """Return the indices of factors, which are given by name or index; None means all."""
+        """Return the indices of factors given by name or index; None means all."""
         if factors is None:
             return tuple(range(len(self.factors)))
         places = [self.names.index(factor) if factor in self.names else factor for factor in factors]

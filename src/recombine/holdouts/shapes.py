@@ -1,12 +1,12 @@
-"""Hold-outs shaped like boxes, corners, crosses and Ls, and hold-outs defined by the support that they keep.
+"""Hold-outs in the shape of boxes, corners, crosses and Ls, and hold-outs defined by the support that is kept.
 
 The supports are those of Wiedemer et al. 2023, "Compositional generalization from first principles" (diagonal,
 orthogonal), and Lachapelle et al. 2023, "Additive decoders for latent variables identification and Cartesian-product
 extrapolation" (L-shaped), for any number of factors.
 
-Known answers, for two factors of N values: `diagonal` with bandwidth 0 keeps N combinations, `orthogonal` 2N − 1, and
-`L_shaped` equals `corner`. For n factors `orthogonal` keeps 1 + n(N − 1), and `L_shaped` with a block of
-b values keeps bⁿ + n(N − b)bⁿ⁻¹.
+Known answers, for two factors of N values: `diagonal` with bandwidth 0 keeps N combinations, `orthogonal` keeps 2N − 1,
+and `L_shaped` equals `corner`. For n factors, `orthogonal` keeps 1 + n(N − 1), and `L_shaped` with a block of b values
+per factor keeps bⁿ + n(N − b)bⁿ⁻¹.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ Bound = int | tuple[int, ...]
 
 def per_factor(field: str, bound: Bound | None, grid: FactorGrid) -> tuple[int, ...]:
     """Return one bound per factor, each inside the grid."""
-    assert bound is not None  # filled in by now
+    assert bound is not None  # already filled in
     bounds = bound if isinstance(bound, tuple) else (bound,) * len(grid.shape)
     if len(bounds) != len(grid.shape):
         raise InvalidValue(f"holdout.{field}", bound, f"one number, or {len(grid.shape)} (one per factor)")
@@ -48,7 +48,7 @@ def per_factor(field: str, bound: Bound | None, grid: FactorGrid) -> tuple[int, 
 
 
 def joined(bounds: list[int]) -> Bound:
-    """Return bounds as one number if all are equal, else as a tuple."""
+    """Return bounds as one number if all are equal, otherwise as a tuple."""
     return bounds[0] if len(set(bounds)) == 1 else tuple(bounds)
 
 
@@ -58,7 +58,7 @@ def along(column: Tensor, axis: int, grid: FactorGrid) -> Tensor:
 
 
 def within_count(low: tuple[int, ...], high: tuple[int, ...], grid: FactorGrid) -> Int[Tensor, " ..."]:
-    """Return how many coordinates of each point lie within the bounds, both included."""
+    """Return how many coordinates of each point lie within the bounds (inclusive)."""
     inside = torch.zeros(grid.shape, dtype=torch.int16)
     for axis, (count, first, last) in enumerate(zip(grid.shape, low, high, strict=True)):
         positions = torch.arange(count)
@@ -74,7 +74,7 @@ def within(low: tuple[int, ...], high: tuple[int, ...], grid: FactorGrid) -> Boo
 def interval(
     pattern: Pattern, grid: FactorGrid, lower: str = "low", upper: str = "high"
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Return the lower and upper bounds in two fields of a hold-out, one per factor."""
+    """Return the lower and upper bounds given by two fields of a hold-out, with one value per factor."""
     low, high = (per_factor(field, getattr(pattern, field), grid) for field in (lower, upper))
     if any(a > b for a, b in zip(low, high, strict=True)):
         raise InvalidValue(f"holdout.{upper}", joined(list(high)), f"at least the lower bound {joined(list(low))}")
@@ -84,7 +84,7 @@ def interval(
 def centred(
     grid: FactorGrid, fraction: float = CENTER_FRACTION, lower: str = "low", upper: str = "high"
 ) -> dict[str, Bound]:
-    """Return the bounds of a centred box that spans a fraction of every factor, by field."""
+    """Return the bounds, by field name, of a centred box that spans a fraction of every factor."""
     spans = [max(1, round(fraction * count)) for count in grid.shape]
     lows = [(count - span + 1) // 2 for count, span in zip(grid.shape, spans, strict=True)]
     return {lower: joined(lows), upper: joined([low + span - 1 for low, span in zip(lows, spans, strict=True)])}
@@ -327,7 +327,7 @@ class Orthogonal(Pattern):
 class LShaped(_Beyond):
     """Keeps an L-shaped support: at most one factor lies outside the block of lowest values.
 
-    `corner` holds out combinations in which all factors are outside; for two factors, the two are the same.
+    `corner` holds out combinations in which all factors are outside; for two factors, the two hold-outs are equal.
 
     Examples
     --------

@@ -1,10 +1,10 @@
 """Tasks whose factors are chosen from the quantities that a renderer can vary (x, y, scale, hue, …).
 
-- `factors`: `x=8` means 8 values of x over its default range, and `scale=6..12..4` 4 values from 6 to 12 inclusive;
+- `factors`: `x=8` means 8 values of x over its default range; `scale=6..12..4` means 4 values from 6 to 12 inclusive;
 - `fixed`: `hue=120` sets a quantity that is not a factor. All others keep the renderer's defaults.
 
-A default range may exclude one end, such as intensity 0, or 360°, which equals 0°: 4 intensities are ¼, ½, ¾ and 1, and
-4 rotations are 0°, 90°, 180° and 270°. Numbers are normalised, so that equal tasks have equal digests.
+A default range may exclude one end, such as intensity 0, or 360° (which equals 0°): 4 intensities are ¼, ½, ¾ and 1,
+and 4 rotations are 0°, 90°, 180° and 270°. Numbers are normalised, so that equal tasks have equal digests.
 """
 
 from __future__ import annotations

@@ -5,11 +5,12 @@ Images `image[y, x]` show bright digits (up to 1) on black (0). Digits are rotat
 except at multiples of 90°. For sizes other than 28, the upright digit is resampled by area before it is rotated.
 
 The factor `angle` has evenly spaced values in [0°, 360°). With several digits, the factor `digit` comes first: value k
-is `shown_digits[k]`. The hold-out `center` without bounds is a gap: the angles strictly between 160° and 200°, of the
-first digit only. With one digit, this removes these angles entirely, so `allow_unseen` is on by default.
+is `shown_digits[k]`. Without bounds, the hold-out `center` is a gap: the angles strictly between 160° and 200°, for the
+first digit only. With a single digit, these angles are removed from training entirely, so `allow_unseen` is on by
+default.
 
-Neither factor can be absent: isolated examples are averages over the other one. `digits/PROVENANCE.md` says where the
-digits are from. Known answers: 0° is the upright digit, 90° is `torch.rot90` of it, 360° is 0° again.
+Neither factor can be absent, so isolated examples are averages over the other one. See `digits/PROVENANCE.md` for the
+source of the digits. Known answers: 0° is the upright digit, 90° is its `torch.rot90`, and 360° equals 0°.
 """
 
 from __future__ import annotations
@@ -104,7 +105,7 @@ class RotationTask(Task):
             raise InvalidValue("values", "NaN or infinity", "finite numbers")
         angle = torch.deg2rad(values[:, -1].double())
         cos, sin, none = angle.cos(), angle.sin(), torch.zeros_like(angle)
-        # Maps each pixel to its place in the upright image: the inverse rotation, with y pointing down.
+        # Map each pixel to its location in the upright image by the inverse rotation, with y pointing down.
         back = torch.stack([cos, -sin, none, sin, cos, none], dim=-1).reshape(-1, 2, 3)
         which = values[:, 0].round().long() if self.digits > 1 else torch.zeros_like(angle, dtype=torch.int64)
         if bool(((which < 0) | (which >= self.digits)).any()):
