@@ -228,8 +228,7 @@ class Polar(Encoding):
 class Circular(Encoding):
     """A bump on the circle: `exp((cos(θ − θ_k) − 1) / s²)`, where θ_k is the angle of neuron k.
 
-    Near its peak, it is close to the Gaussian of `bump`, but it is periodic. Factors other than angles have a `bump`
-    code.
+    Near its peak, it is close to the Gaussian of `bump`, but it is periodic. All other factors have a `bump` code.
 
     Examples
     --------

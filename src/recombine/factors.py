@@ -2,7 +2,7 @@
 
 A factor has `count` values from `low` to `high`, evenly spaced unless listed in `given`. A value's *position* is its
 index, 0 at `low` and `count − 1` at `high`, interpolated linearly between neighbouring values. Population codes and
-hold-outs use positions, renderers use values; for a pixel coordinate (0 … N−1), both are the same. A factor's *form* is
+hold-outs use positions, renderers use values; for a pixel coordinate (0 … N−1), they are equal. A factor's *form* is
 one of
 
 - `number`: a quantity that may lie between two values of the grid;
@@ -80,7 +80,7 @@ class Factor:
 
     def __post_init__(self) -> None:
         if not (isinstance(self.name, str) and self.name.isidentifier()):
-            raise InvalidValue("factor", self.name, "a name of letters, digits and underscores")
+            raise InvalidValue("factor", self.name, "a name made of letters, digits and underscores")
         if self.given is not None:
             object.__setattr__(self, "given", _increasing(self.name, self.given))
         if self.form == "angle":
@@ -96,7 +96,7 @@ class Factor:
             ("form", self.form in FORMS, f"one of {listed(FORMS)}"),
             ("given", self.given is None or (len(self.given), self.given[0], self.given[-1]) == ends,
              f"{self.count} numbers, from {self.low} to {self.high}"),
-            ("period", self.form == "angle" or self.period is None, "left out: only an angle has a period"),
+            ("period", self.form == "angle" or self.period is None, "omitted, since only an angle has a period"),
             ("period", self.period is None or 0 < self.period < math.inf, "a finite number greater than 0"),
             ("high", self.high - self.low <= period, f"at most one period ({period:g}) above {self.low}"),
         )  # fmt: skip
@@ -131,7 +131,7 @@ class Factor:
         if not name.isidentifier() or len(bounds) > 3:
             raise InvalidValue("grid", text, TEXT)
         if len(bounds) < 3 and high - low != steps:
-            raise InvalidValue("grid", text, "bounds an integer apart, or NAME=LOW:HIGH:COUNT")
+            raise InvalidValue("grid", text, "bounds that differ by an integer, or NAME=LOW:HIGH:COUNT")
         form = form or ("angle" if name == "angle" and high - low <= TURN else "number")
         return cls(name, low, high, steps + 1, cast(Form, form))
 
@@ -268,7 +268,7 @@ class FactorGrid:
         places = [self.names.index(factor) if factor in self.names else factor for factor in factors]
         axes = tuple(place for place in places if type(place) is int and 0 <= place < len(self.factors))
         if not places or len(set(axes)) < len(places):
-            allowed = f"different factors from {listed(self.names)}, by name or index"
+            allowed = f"distinct factors from {listed(self.names)}, by name or index"
             raise InvalidValue("factors", list(factors), allowed)
         return axes
 

@@ -232,7 +232,7 @@ class Registry(dict[str, type[V]], Generic[V]):
         self.field, self.base = field, base
 
     def __missing__(self, name: str) -> type[V]:
-        raise InvalidValue(self.field, name, f"one of {listed(self)} (or a class of yours, with --import MODULE)")
+        raise InvalidValue(self.field, name, f"one of {listed(self)} (or a user-defined class, with --import MODULE)")
 
     def register(self, cls: type[V]) -> type[V]:
         """Register a class under its `kind`; can be used as a class decorator."""

@@ -162,7 +162,7 @@ class Identity:
             high = float(block.max())
             if block.dtype.kind == "f" and not (block.min() >= 0 and high <= 1):  # also catches NaN
                 row, *place = np.argwhere(~((block >= 0) & (block <= 1)))[0].tolist()
-                allowed = f"bytes, or numbers from 0 to 1 (row {self._rows + row} has another)"
+                allowed = f"bytes, or numbers from 0 to 1 (row {self._rows + row} has other values)"
                 raise InvalidValue(self._field, float(block[(row, *place)]), allowed)
             self.largest = max(self.largest, high)
             self._rows += len(block)
@@ -212,7 +212,7 @@ def _known(digest: str) -> LabelledImages:
     path = _record(digest).get("path")
     if isinstance(path, str) and os.path.exists(path):
         return reopened(Path(path), digest)
-    raise InvalidValue("data", digest, "data that were opened here before; open their file or pass their arrays again")
+    raise InvalidValue("data", digest, "previously opened data; open the file or pass the arrays again")
 
 
 def reopened(path: Path, digest: str) -> LabelledImages:
@@ -317,7 +317,7 @@ def _unpacked(source: Source, identity: Identity) -> Pixels:
     if source.nbytes + SPARE_BYTES > free:
         sizes = f"{source.nbytes / 2**30:.1f} GiB of images, {free / 2**30:.1f} free in {folder()}"
         raise InvalidValue("data", str(source.path), f"small enough for the disk ({sizes}; see RECOMBINE_CACHE)")
-    _say(source, f"unpacking {source.path} into {folder()}, only once")
+    _say(source, f"unpacking {source.path} into {folder()} (only needed once)")
     arriving = folder() / f"{_seen_as([source.path])}{SUFFIX}"
     write(arriving, (block.data for block in identity.fed(source.blocks())), "data")
     unpacked = folder() / f"{identity.digest}{SUFFIX}"

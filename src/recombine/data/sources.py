@@ -158,7 +158,7 @@ def arranged(columns: Mapping[str, np.ndarray], forms: Mapping[str, Form], turn:
     if len(repeated):
         one, other = (int(row) for row in order[repeated[0] : repeated[0] + 2])
         named = ", ".join(f"{level.factor.name}={level.values[level.positions[one]]}" for level in varying)
-        raise InvalidValue(field, named, f"data with each combination once (not in rows {one} and {other})")
+        raise InvalidValue(field, named, f"data without repeated combinations (see rows {one} and {other})")
     row_of_point = np.full(combinations, -1, dtype=np.int64)
     row_of_point[flat] = np.arange(len(flat))
     return Arrangement(

@@ -132,7 +132,7 @@ class Center(Pattern):
 
     def filled(self, grid: FactorGrid) -> Self:
         if self.fraction is not None and (self.low is not None or self.high is not None):
-            raise InvalidValue("holdout.fraction", self.fraction, "either a fraction or bounds, not both")
+            raise InvalidValue("holdout.fraction", self.fraction, "omitted if bounds are given")
         return super().filled(grid).replace(fraction=None)
 
     def defaults(self, grid: FactorGrid) -> dict[str, Any]:

@@ -58,7 +58,7 @@ def squared_error(
     [2.0]
     """
     if outputs.shape[outputs.ndim - targets.ndim :] != targets.shape or targets.ndim < 2:  # else they would broadcast
-        raise InvalidValue("outputs", outputs, f"of shape {tuple(targets.shape)}, like the targets")
+        raise InvalidValue("outputs", outputs, f"of shape {tuple(targets.shape)}, that of the targets")
     return (outputs - targets).square().flatten(-(targets.ndim - 1)).mean(dim=-1)
 
 

@@ -255,7 +255,7 @@ def kernel_families(
     """
     rows = held_out if rows is None else rows
     if not bool(rows.any()) or bool((rows & ~held_out).any()):
-        raise InvalidValue("rows", f"{int(rows.sum())} points", "a mask of held-out points, at least one")
+        raise InvalidValue("rows", f"{int(rows.sum())} points", "a mask that selects one or more held-out points")
     places = torch.cartesian_prod(*(torch.arange(n, device=gram.device) for n in shape)).reshape(-1, len(shape))
     kept = torch.nonzero(~held_out).flatten()
     halves = _halves(places[kept], shape)

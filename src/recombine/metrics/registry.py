@@ -172,14 +172,14 @@ class StageMetrics(dict[str, StageMetric]):
     def register(self, metric: StageMetric) -> None:
         """Add a metric. Its name and column names must not be in use already."""
         if metric.name in self:
-            raise InvalidValue("metric", metric.name, "a name that is not in use yet")
+            raise InvalidValue("metric", metric.name, "a name that is not yet in use")
         taken = self.columns()
         taken_in_studies = {column.study_name for other in self.in_studies() for column in other.columns}
         for column in metric.columns:
             if not column.name.isidentifier() or column.name in taken:
-                raise InvalidValue("column", column.name, "an identifier that is not in use yet")
+                raise InvalidValue("column", column.name, "an identifier that is not yet in use")
             if metric.in_studies and column.study_name in taken_in_studies:
-                raise InvalidValue("column.study", column.study_name, "a name that no other metric uses in studies")
+                raise InvalidValue("column.study", column.study_name, "a name not used in studies by any other metric")
         self[metric.name] = metric
 
     def unregister(self, name: str) -> None:
@@ -292,7 +292,7 @@ def stage_profile(stages: Iterable[Stage], metrics: Iterable[str]) -> StageProfi
             values = metric.evaluate(stage)
             declared = [column.name for column in metric.columns]
             if sorted(values) != sorted(declared):
-                raise InvalidValue(f"metric {metric.name}", sorted(values), f"the columns that it declares: {declared}")
+                raise InvalidValue(f"metric {metric.name}", sorted(values), f"the declared columns: {declared}")
             for name, value in values.items():
                 profile.columns.setdefault(name, []).append(value)
     return profile

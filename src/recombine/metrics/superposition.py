@@ -160,7 +160,7 @@ def nonnegative_superposition(
     """
     chosen = held_out if chosen is None else chosen
     if not bool(chosen.any()) or bool((chosen & ~held_out).any()):
-        raise InvalidValue("chosen", int(chosen.sum()), "a mask of held-out points, at least one")
+        raise InvalidValue("chosen", int(chosen.sum()), "a mask that selects one or more held-out points")
     points, sets = column_sets(positions.cpu(), held_out.cpu(), chosen.cpu(), DRAWS, 0)
     points, sets = points.to(signals.device), [columns.to(signals.device) for columns in sets]
     members, lead = signals.reshape(-1, *signals.shape[-2:]), signals.shape[:-2]

@@ -284,7 +284,7 @@ class Task(Variant):
         return self.present if self.region == "whole" else self.present & ~self.held_out
 
     def _usable_by(self, axes: Sequence[int], part: tuple[slice, ...] = ()) -> Bool[Tensor, "value other"]:
-        """Return which points (in a part of the grid) may be trained on, one row per combination of some factors."""
+        """Return which points (in a part of the grid) may be trained on, with a row per combination of some factors."""
         others = [axis for axis in range(len(self.grid.shape)) if axis not in axes]
         usable = self.usable.reshape(self.grid.shape)[part].permute(*axes, *others)
         return usable.reshape(usable.shape[: len(axes)].numel(), -1)
@@ -318,7 +318,7 @@ class Task(Variant):
         if self.training.count(usable) == 0 and not self.isolated:
             raise InvalidValue("training", str(self.training), "a rule that yields at least one training example")
         if self.mixing is not None and self.training.count(usable) == 0:
-            raise InvalidValue("mixing", self.mixing, "left out when there are no combinations to mix with")
+            raise InvalidValue("mixing", self.mixing, "omitted when there are no combinations to mix with")
         return self
 
     def _check_centers(self) -> None:
@@ -336,7 +336,7 @@ class Task(Variant):
         if not self.isolated:
             for field in ("isolated_factors", "isolated_together", "mixing"):
                 if (value := getattr(self, field)) != type(self).model_fields[field].default:
-                    raise InvalidValue(field, value, "left out unless isolated is true")
+                    raise InvalidValue(field, value, "omitted unless isolated is true")
             return
         try:
             shown = tuple(self.grid.names[axis] for axis in sorted(self.grid.axes(self.isolated_factors)))

@@ -132,7 +132,7 @@ class QuantityTask(Task):
         for name, (value,) in (_parsed("fixed", text) for text in self.fixed):
             quantity = self._quantity("fixed", name)
             if name not in values:
-                raise InvalidValue("fixed", f"{name}={_written(value)}", f"left out, since {name} is a factor")
+                raise InvalidValue("fixed", f"{name}={_written(value)}", f"omitted, since {name} is a factor")
             values[name] = quantity.check(value)
         return values
 

@@ -6,8 +6,7 @@ except at multiples of 90°. For sizes other than 28, the upright digit is resam
 
 The factor `angle` has evenly spaced values in [0°, 360°). With several digits, the factor `digit` comes first: value k
 is `shown_digits[k]`. Without bounds, the hold-out `center` is a gap: the angles strictly between 160° and 200°, for the
-first digit only. With a single digit, these angles are removed from training entirely, so `allow_unseen` is on by
-default.
+first digit only. With a single digit, this removes them from training entirely, so `allow_unseen` is on by default.
 
 Neither factor can be absent, so isolated examples are averages over the other one. See `digits/PROVENANCE.md` for the
 source of the digits. Known answers: 0° is the upright digit, 90° is its `torch.rot90`, and 360° equals 0°.

@@ -33,7 +33,7 @@ TOLERANCE = 1e-8
 def refuse_not_finite(field: str, values: Tensor) -> None:
     """Reject NaN, infinity and empty tensors, since comparisons with NaN are false and could give plausible results."""
     if not values.numel() or not bool(values.isfinite().all()):
-        raise InvalidValue(field, values, "finite numbers, at least one")
+        raise InvalidValue(field, values, "one or more finite numbers")
 
 
 def both_grams(features: Tensor) -> tuple[Tensor, Tensor]:
