@@ -1,4 +1,4 @@
-"""Frozen, validated records with a digest, and registries of interchangeable ones.
+"""Frozen, validated records with a digest, and registries of interchangeable record classes.
 
 Everything a result depends on is a field of a record. The digest includes defaults, so it changes if a default changes.
 A field added after records of its kind were first stored is marked `ADDED`: it is omitted from the JSON while it has
@@ -182,7 +182,7 @@ class Variant(Frozen):
 
 
 def text_pieces(parts: list[str]) -> list[str]:
-    """Rejoin parts of a text that was split at colons inside parentheses."""
+    """Rejoin parts of text that was split at colons inside parentheses."""
     pieces: list[str] = []
     for part in parts:
         if pieces and pieces[-1].count("(") > pieces[-1].count(")"):

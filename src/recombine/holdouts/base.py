@@ -100,7 +100,7 @@ class Pattern(Holdout):
     """Base class of hold-outs over some factors; a subclass defines the mask over the grid of those factors."""
 
     factors: Annotated[SomeFactors, ADDED] = None
-    """Factors that it depends on, by name or position, e.g. x,angle or 0,2; bounds are in this order. Default: all."""
+    """Factors it applies to, by name or position, e.g. x,angle or 0,2; bounds are in this order. Default: all."""
 
     @abstractmethod
     def pattern(self, grid: FactorGrid) -> Bool[Tensor, " ..."]:

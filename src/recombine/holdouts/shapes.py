@@ -128,7 +128,7 @@ class Center(Pattern):
     high: Bound | None = None
     """Highest held-out position of each factor."""
     fraction: Annotated[float, Field(gt=0, lt=1)] | None = None
-    """Fraction of each factor's values that a centred box spans; replaces the bounds."""
+    """Fraction of each factor's values spanned by a centred box; replaces the bounds."""
 
     def filled(self, grid: FactorGrid) -> Self:
         if self.fraction is not None and (self.low is not None or self.high is not None):
@@ -241,7 +241,7 @@ class Ell(Pattern):
     high: Bound | None = None
     """Highest held-out position of each factor."""
     notch: Bound | None = None
-    """Lowest position of the part that is cut out of the box."""
+    """Lowest position of the corner cut out of the box."""
 
     def defaults(self, grid: FactorGrid) -> dict[str, Any]:
         box = centred(grid)
@@ -260,7 +260,7 @@ class Ell(Pattern):
 
 @HOLDOUTS.register
 class Diagonal(Pattern):
-    """Keeps a band along the diagonal, where the positions of all factors differ by at most `bandwidth`.
+    """A hold-out that keeps a band along the diagonal, where all factors' positions differ by at most `bandwidth`.
 
     Factors with fewer values than the longest are stretched to its length, so that the diagonal runs from corner to
     corner; factors with a single value are ignored.
@@ -278,7 +278,7 @@ class Diagonal(Pattern):
 
     kind: Literal["diagonal"] = "diagonal"
     bandwidth: Annotated[int, Field(ge=0, le=LARGEST_GRID)] | None = None
-    """Largest difference between positions that is not held out, in steps of the longest factor; 0: the diagonal."""
+    """Largest difference between positions that is kept, in steps of the longest factor; 0 keeps only the diagonal."""
 
     def defaults(self, grid: FactorGrid) -> dict[str, Any]:
         longest = max(grid.shape)
@@ -298,7 +298,7 @@ class Diagonal(Pattern):
 
 @HOLDOUTS.register
 class Orthogonal(Pattern):
-    """Keeps combinations in which at most one factor differs from a base point.
+    """A hold-out that keeps combinations in which at most one factor differs from a base point.
 
     Examples
     --------
@@ -325,7 +325,7 @@ class Orthogonal(Pattern):
 
 @HOLDOUTS.register
 class LShaped(_Beyond):
-    """Keeps an L-shaped support: at most one factor lies outside the block of lowest values.
+    """A hold-out that keeps an L-shaped support, where at most one factor lies outside the block of lowest values.
 
     `corner` holds out combinations in which all factors are outside; for two factors, the two hold-outs are equal.
 

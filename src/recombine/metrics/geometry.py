@@ -71,7 +71,7 @@ def cross_terms(metric: Float[Tensor, "*point factor factor"]) -> Float[Tensor, 
     lengths = torch.where(lengths > 0, lengths, torch.nan)
     cosines = metric.abs() / lengths[..., :, None] / lengths[..., None, :]
     pairs = torch.stack([cosines[..., a, b] for a, b in combinations(range(metric.shape[-1]), 2)])
-    return pairs.clamp(max=1).nanmean(dim=0)  # rounding may exceed 1
+    return pairs.clamp(max=1).nanmean(dim=0)  # values may exceed 1 by rounding
 
 
 def log_volume(metric: Float[Tensor, "*point factor factor"]) -> Float[Tensor, "*point"]:
@@ -102,7 +102,7 @@ def roughness(
     inner = laplacian[..., counted[inside]].abs()
     if not inner.shape[-1]:
         return inner.new_full(inner.shape[:-1], torch.nan)
-    # numpy, since `torch.median` takes the lower middle value and `torch.quantile` limits the size
+    # use numpy: `torch.median` takes the lower middle value, and `torch.quantile` limits the input size
     return torch.as_tensor(np.median(inner.cpu().numpy(), axis=-1), device=inner.device)
 
 

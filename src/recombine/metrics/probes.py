@@ -21,7 +21,7 @@ from recombine.theory.projections import refuse_not_finite
 RIDGE = 1e-3
 """Relative ridge of the held-out probe."""
 RANK_TOLERANCE = 1e-10
-"""Eigenvalues of a Gram matrix well below this fraction of their sum count as zero, in float64."""
+"""In float64, eigenvalues of a Gram matrix well below this fraction of their sum count as zero."""
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ network that draws nothing.
 - `matched`: the columns are the kept combinations that share a factor's value with the point.
 - `mismatched`: the same number of kept combinations that share none, averaged over draws. More columns, or columns
   spread more widely over the image, explain more, so the set has the layout of a matched one: it is the matched set of
-  another held-out point that shares no value with this one, without combinations that do, filled up from further such
+  another held-out point that shares no value with this one, minus combinations that do, topped up from further such
   points if too small, or subsampled if too large. It may include combinations one step away, whose bumps overlap with
   those of matching ones, so the difference is conservative. Points with no matching combination, or with fewer
   mismatching than matching ones, are left out of both.
@@ -29,7 +29,7 @@ that cross at it, so `stripes` + `bump` exceeds `both`. The share of each is its
 mean of what it explains alone and what it adds to the other. The two shares sum to 1.
 
 Non-negative least squares is solved for many problems at once from AᵀA and Aᵀs, in double precision, by block principal
-pivoting (Kim and Park 2011, SIAM J. Sci. Comput. 33); problems that are unsolved after `PIVOTS` rounds are finished by
+pivoting (Kim and Park 2011, SIAM J. Sci. Comput. 33); problems still unsolved after `PIVOTS` rounds are finished by
 coordinate descent. Columns are scaled to unit length; a column of zeros gets weight 0, so problems of different sizes
 are padded with such columns. A ridge of `RIDGE` makes the weights unique if columns coincide.
 

@@ -79,7 +79,7 @@ class Task(Variant):
     isolated_factors: Annotated[SomeFactors, ADDED] = None
     """Factors shown in isolated examples, by name or position, e.g. x,y. Default: all factors."""
     isolated_together: Annotated[int, Field(ge=1, le=64), ADDED] = 1
-    """Number of factors that each isolated example shows: 1 for single factors, 2 for pairs."""
+    """Number of factors shown in each isolated example: 1 for single factors, 2 for pairs."""
     mixing: Annotated[float, Field(ge=0.001, le=0.999)] | None = None
     """Fraction of isolated examples in an epoch, reached by repeating the rarer kind. Default: no repetition."""
     direction: Literal["decode", "encode"] = "decode"

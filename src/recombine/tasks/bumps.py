@@ -79,7 +79,7 @@ class BumpTask(GaussianTask):
 
     kind: Literal["bump"] = "bump"
     brightness: Annotated[int, Field(ge=1, le=512)] = 1
-    """Number of values of a third factor, which scales the bump; 1 leaves this factor out."""
+    """Number of values of a third factor, which scales the bump; 1 omits this factor."""
 
     def factor_grid(self) -> FactorGrid:
         factors = [Factor("x", 0, self.size - 1, self.size), Factor("y", 0, self.size - 1, self.size)]

@@ -116,7 +116,7 @@ class QuantityTask(Task):
 
     @abstractmethod
     def quantities(self) -> tuple[Quantity, ...]:
-        """Return everything that the renderer can vary."""
+        """Return all quantities that the renderer can vary."""
 
     def factor_grid(self) -> FactorGrid:
         parsed = [_parsed("factors", text) for text in self.factors]

@@ -33,7 +33,7 @@ from recombine.holdouts import Center, Holdout
 from recombine.tasks.base import TASKS, Task
 
 GAP = (160, 200)
-"""Edges of the default gap in degrees; the edges themselves are trained on."""
+"""Bounds of the default gap in degrees; the bounds themselves are trained on."""
 DIGITS = 10
 
 
@@ -61,14 +61,14 @@ class RotationTask(Task):
     digit: Annotated[int, Field(ge=0, lt=DIGITS)] = 4
     """The digit to draw, or the first one if there are several."""
     digits: Annotated[int, Field(ge=1, le=DIGITS)] = 1
-    """Number of different digits, which are a second factor; 1 leaves this factor out."""
+    """Number of different digits, which form a second factor; 1 omits this factor."""
 
     position_factors: ClassVar[tuple[str, ...]] = ()
     optional_factors: ClassVar[tuple[str, ...]] = ()
 
     @classmethod
     def gap(cls, angles: int, digits: int = 1, edges: tuple[float, float] = GAP) -> Center:
-        """Return a hold-out of the grid angles strictly between two edges (in degrees), for the first digit only."""
+        """Return a hold-out of the grid angles strictly between two `edges` (in degrees), for the first digit only."""
         low, high = floor(edges[0] * angles / TURN) + 1, ceil(edges[1] * angles / TURN) - 1
         if low > high:
             allowed = f"large enough for one angle between {edges[0]:g} and {edges[1]:g} degrees"

@@ -131,7 +131,7 @@ class SpriteTask(Scene):
 
     kind: Literal["sprites"] = "sprites"
     factors: tuple[FactorText, ...] = ("shape=3", "x=8", "y=8", "hue=4")
-    """Factors, chosen from shape, scale, rotation, x, y, hue (shape2, … for a second sprite), in the same form."""
+    """Factors (NAME=COUNT or NAME=LOW..HIGH..COUNT): shape, scale, rotation, x, y, hue (shape2, … for sprite 2)."""
     sprites: Annotated[int, Field(ge=1, le=2)] = 1
     """Number of sprites; the second is in front, and the names of its quantities end in 2."""
     shapes: tuple[ShapeName, ...] = ("square", "ellipse", "heart", "triangle", "rectangle", "cross", "disc")
@@ -172,7 +172,7 @@ class BallsTask(Scene):
 
     kind: Literal["balls"] = "balls"
     factors: tuple[FactorText, ...] = ("x=6", "y=6", "x2=6", "y2=6")
-    """Factors, chosen from x, y, scale, hue, x2, y2, scale2, hue2, in the same form."""
+    """Factors (NAME=COUNT or NAME=LOW..HIGH..COUNT), chosen from x, y, scale, hue, x2, y2, scale2, hue2."""
 
     def columns(self, values: Float[Tensor, "row factor"]) -> dict[str, Float[Tensor, " row"]]:
         zeros = values.new_zeros(len(values))

@@ -1,4 +1,4 @@
-"""Compositional complexity (Eq. 13, 15–17, 29–31): the number of products of single-factor functions in a function.
+"""Compositional complexity (Eq. 13, 15–17, 29–31): how many products of single-factor functions sum to a function.
 
 Values over a factor grid are flat vectors over its points, in grid order, with optional leading batch axes (outputs,
 members). Every output is a separate function, as in the paper. A decomposition of rank R is Σ_r λ_r Π_i φ_i^(r)(x_i),
