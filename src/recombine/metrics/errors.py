@@ -57,7 +57,7 @@ def squared_error(
     >>> squared_error(torch.tensor([[1.0, 3.0]]), torch.tensor([[1.0, 1.0]])).tolist()
     [2.0]
     """
-    if outputs.shape[outputs.ndim - targets.ndim :] != targets.shape or targets.ndim < 2:  # else they would broadcast
+    if outputs.shape[outputs.ndim - targets.ndim :] != targets.shape or targets.ndim < 2:  # they would broadcast
         raise InvalidValue("outputs", outputs, f"of shape {tuple(targets.shape)}, that of the targets")
     return (outputs - targets).square().flatten(-(targets.ndim - 1)).mean(dim=-1)
 

@@ -255,7 +255,7 @@ def kernel_families(
     """
     rows = held_out if rows is None else rows
     if not bool(rows.any()) or bool((rows & ~held_out).any()):
-        raise InvalidValue("rows", f"{int(rows.sum())} points", "a mask that selects one or more held-out points")
+        raise InvalidValue("rows", f"{int(rows.sum())} points", "a non-empty mask of held-out points")
     places = torch.cartesian_prod(*(torch.arange(n, device=gram.device) for n in shape)).reshape(-1, len(shape))
     kept = torch.nonzero(~held_out).flatten()
     halves = _halves(places[kept], shape)
@@ -287,7 +287,7 @@ def _halves(places: Tensor, shape: tuple[int, ...]) -> list[Tensor]:
     halves = [torch.nonzero(parity == half).flatten() for half in range(2)]
     if min(map(len, halves)) < 2:
         raise InvalidValue(
-            "held_out", f"a mask that keeps {len(places)} points", "a mask that keeps points in both halves"
+            "held_out", f"a mask that keeps {len(places)} points", "a mask that keeps points in both halves of the grid"
         )
     return halves
 

@@ -22,7 +22,7 @@ network that draws nothing.
   points if too small, or subsampled if too large. It may include combinations one step away, whose bumps overlap with
   those of matching ones, so the difference is conservative. Points with no matching combination, or with fewer
   mismatching than matching ones, are left out of both.
-- `truth`: the true image alone; `beyond_truth`: what matched columns explain in addition to the true image.
+- `truth`: the true image alone; `beyond_truth`: the fraction that matched columns explain beyond the true image.
 
 For stripes, A's columns are the point's stripes (one per factor) and the true bump. A bump overlaps with the stripes
 that cross at it, so `stripes` + `bump` exceeds `both`. The share of each is its Shapley value relative to `both`: the
@@ -160,7 +160,7 @@ def nonnegative_superposition(
     """
     chosen = held_out if chosen is None else chosen
     if not bool(chosen.any()) or bool((chosen & ~held_out).any()):
-        raise InvalidValue("chosen", int(chosen.sum()), "a mask that selects one or more held-out points")
+        raise InvalidValue("chosen", int(chosen.sum()), "a non-empty mask of held-out points")
     points, sets = column_sets(positions.cpu(), held_out.cpu(), chosen.cpu(), DRAWS, 0)
     points, sets = points.to(signals.device), [columns.to(signals.device) for columns in sets]
     members, lead = signals.reshape(-1, *signals.shape[-2:]), signals.shape[:-2]

@@ -351,7 +351,7 @@ class Task(Variant):
         groups = self._shown_groups()
         for axis, factor in enumerate(self.grid.factors):
             if not all(axis in group for group in groups) and not self.encoding.of(factor).population:
-                self._refuse_encoding(factor, "a population code, since isolated examples leave factors absent")
+                self._refuse_encoding(factor, "a population code, since factors are absent from isolated examples")
 
     def _refuse_encoding(self, factor: Factor, allowed: str) -> Never:
         part = self.encoding.of(factor)

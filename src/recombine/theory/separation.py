@@ -146,8 +146,10 @@ def random_points(cells: Tensor, share: float, seed: int) -> Tensor:
 
 
 def separate(coordinates: Tensor, design: Design) -> tuple[Tensor, Tensor]:
-    """Return the invertible map `[member, input, coordinate]` to blocks, fitted to the kept points, and the group
-    `[member, coordinate]` that explains each coordinate best."""
+    """Return an invertible map `[member, input, coordinate]` to blocks, and each coordinate's block `[member, coordinate]`.
+
+    The map is fitted to the kept points. A coordinate's block is the group that explains it best.
+    """
     factor, covariances = whitened_effects(coordinates[:, design.kept], design)
     rotation = best_rotation(covariances)
     block = explained_shares(covariances, rotation).argmax(dim=1)
