@@ -9,10 +9,10 @@ The delta kernel has rank 1, which A.4 calls "purely factorized" (`recombine.the
 in the sense of A.5. Its PF_Coeff is not 0 but Σ_i (N_i − 1) / (Π_i N_i − 1), or 2 / (N + 1) for two factors with N
 values. `above_delta` rescales PF_Coeff to 0 for the delta kernel and 1 for additive kernels; it can be negative.
 
-Known answers: an additive kernel k_x(x, x′) + k_y(y, y′) has all of its weight in single-factor terms; the delta kernel
-has a fraction (N − 1) / (N + 1) in the two-factor term on an N × N grid with squared weights. The OR (binary) kernel 1
-− Π(1 − δ_i) has squared weights proportional to Π_{i ∉ S} (N_i − 1), so the fraction in single-factor terms is (N + M −
-2) / (N + M − 1) on an N × M grid.
+Known answers: an additive kernel k_x(x, x′) + k_y(y, y′) has all of its weight in single-factor terms; with squared
+weights, the delta kernel has a fraction (N − 1) / (N + 1) in the two-factor term on an N × N grid. The binary kernel
+(logical OR), 1 − Π(1 − δ_i), has squared weights proportional to Π_{i ∉ S} (N_i − 1), so on an N × M grid, the fraction
+in single-factor terms is (N + M − 2) / (N + M − 1).
 """
 
 from __future__ import annotations

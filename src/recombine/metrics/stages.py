@@ -10,8 +10,8 @@ per factor and g = JᵀJ. `metric_tensor` is exact and uses forward-mode differe
 follows the published scripts, with central differences on the grid and one-sided ones at its ends; it is the only
 option for one-hot codes. `neighbour_metric` computes the same at selected points by evaluating their neighbours.
 
-Known answers: an ideal bump of σ = 1 far from the border has g = (π/2) I from derivatives and (π/2)(1 − e⁻¹) I = 0.993
-I, which is 37 % less, from differences over one pixel.
+Known answers: an ideal bump of σ = 1 far from the border has g = (π/2) I from derivatives, but 37 % less, (π/2)(1 −
+e⁻¹) I = 0.993 I, from differences over one pixel.
 """
 
 from __future__ import annotations

@@ -5,10 +5,10 @@ Signals are outputs minus the background, S = D − background. For a held-out c
 - `averaged`: S(x, ȳ) + S(x̄, y), where x̄ and ȳ are mean *codes* of x and y over the training data (as in the paper);
 - `memorised`: Σ S(x, y′) + Σ S(x′, y) over the kept (not held-out) combinations that share x or y.
 
-For n factors there is one term per factor. The fraction of variance that a prediction P explains is 1 − Σ(S − a P)² / Σ
-S² over all held-out points and pixels, at the best scale a ≥ 0, after subtracting the means over points from S and P.
-It is compared with that of the ground-truth images (`truth`) and of a null for each prediction (shuffled between
-points, averaged over shuffles).
+For n factors, there is one term per factor. A prediction P explains a fraction 1 − Σ(S − a P)² / Σ S² of the variance
+over all held-out points and pixels, at the best scale a ≥ 0, after subtracting the means over points from S and P. It
+is compared with that of the ground-truth images (`truth`) and of a null for each prediction (shuffled between points,
+averaged over shuffles).
 
 A network that superposes "all or some" of its memories need not weight them equally (§4.2, Fig. 4b), so
 `nonnegative_superposition` and `stripe_superposition` fit weights w ≥ 0 for each point. The fraction explained is

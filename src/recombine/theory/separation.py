@@ -146,7 +146,7 @@ def random_points(cells: Tensor, share: float, seed: int) -> Tensor:
 
 
 def separate(coordinates: Tensor, design: Design) -> tuple[Tensor, Tensor]:
-    """Return an invertible map `[member, input, coordinate]` to blocks, and each coordinate's block `[member, coordinate]`.
+    """Return an invertible map `[member, input, coordinate]` to blocks, and the blocks as `[member, coordinate]`.
 
     The map is fitted to the kept points. A coordinate's block is the group that explains it best.
     """
