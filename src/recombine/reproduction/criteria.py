@@ -67,7 +67,7 @@ class Criterion(Frozen):
     learnt: Learnt = Learnt()
     """Which networks count."""
     unseen_seeds: str = ""
-    """Seeds that had not been run when the criterion was registered, e.g. `1000–1055`."""
+    """Seeds still unseen when the criterion was registered, e.g. `1000–1055`."""
 
     @property
     def ends(self) -> tuple[float, float]:

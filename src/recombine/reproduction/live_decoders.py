@@ -36,7 +36,7 @@ class TrainingPanel:
     """A small decoder that a page trains live, with and without isolated-factor examples."""
 
     spec: RunSpec
-    """A CNN for a task with two position factors, trained on every combination that is not held out."""
+    """A CNN for a task with two position factors, trained on each kept combination once per epoch."""
     text: str
     """Description of what is trained, in HTML; {parameters}, {kept}, {held} and {isolated} are replaced by counts."""
     drawn: str
