@@ -266,7 +266,7 @@ def encoded(dataset: xarray.Dataset) -> bytes:
 
 
 def decoded(content: bytes) -> xarray.Dataset:
-    """Return the same Dataset as `xarray.load_dataset`, which looks up dimensions repeatedly and takes twice as long."""
+    """Return the same Dataset as `xarray.load_dataset`, which takes twice as long, looking up dimensions repeatedly."""
     import h5netcdf
     import xarray
 
