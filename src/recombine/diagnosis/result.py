@@ -29,9 +29,9 @@ MARKER_AUROC = "marker_auroc.json"
 RECORD = "telling"
 """Attribute that stores AUROCs and advice (see `packaged`) as JSON; stored results depend on this name."""
 AUROC_MEANING = (
-    "AUROC: how well the metric separates networks that compose from those that do not, on architectures that it was "
-    "not selected on (0.5: chance, 1: perfect); ↑: composing networks have higher values, ↓: lower values; fall: the "
-    "decrease along the stages is used"
+    "AUROC: how well the metric separates networks that generalize to unseen combinations (compose) from those that do "
+    "not, on architectures not used for its selection (0.5: chance, 1: perfect); ↑ / ↓: composing networks have higher "
+    "/ lower values; fall: the decrease along the stages is used"
 )
 OTHER_NAMES = frozenset({"stage", "factor", "other_factor", "kernel", "prediction", "held_out", "error"})
 

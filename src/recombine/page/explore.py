@@ -194,7 +194,7 @@ def page_data(
     with torch.random.fork_rng(devices=[]):
         models = [page_model(subject, blobs, image_shape) for subject in subjects]
     content = {
-        "title": title or "Does this decoder compose?",
+        "title": title or "Does this decoder generalize to unseen combinations?",
         "factors": [
             {**asdict(factor), "labels": subjects[0].levels.get(factor.name)} for factor in subjects[0].grid.factors
         ],

@@ -42,7 +42,7 @@ def paper(name: str | None = None) -> Paper:
     if not names:
         raise RecombineError(f"no paper is installed: 'pip install recombine' adds the entry point {PAPERS!r}")
     if name is not None and name not in names:
-        raise InvalidValue("paper", name, f"one of {listed(names)}, the installed entry points {PAPERS!r}")
+        raise InvalidValue("paper", name, f"one of {listed(names)}, the installed {PAPERS!r} entry points")
     entry = entry_points(group=PAPERS)[name or names[0]]
     try:
         loaded = entry.load()

@@ -216,7 +216,7 @@ def _forget_damaged(results: Results, studies: Sequence[Study[Any]], say: Say) -
         if name == RUNS and left:
             allowed = f"an intact file ({problem}); to replace it, also reproduce {listed(left)}"
             raise InvalidValue("out", str(results.path / name), allowed)
-        say(f"{name}: {problem}; {'everything' if name == LIST else 'it'} is written again")
+        say(f"{name}: {problem}; {'everything' if name == LIST else 'it'} will be rewritten")
     for name in NOTES:
         if results.digests.is_present(name) and results.digests.problem(name):  # also if the manifest is missing
             results.digests.replace({name: None})

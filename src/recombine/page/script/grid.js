@@ -54,7 +54,7 @@ export function gridSize(factors) {
   return factors.reduce((size, factor) => size * factor.count, 1);
 }
 
-/** Counts the points across and down a plane of one or two factors. @param {Factor[]} factors @param {number[]} plane */
+/** Counts points across and down a plane of one or two factors. @param {Factor[]} factors @param {number[]} plane */
 export function planeCounts(factors, [across, down]) {
   return [factors[across].count, across === down ? 1 : factors[down].count];
 }

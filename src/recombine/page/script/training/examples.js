@@ -6,7 +6,7 @@ import { CODES, gridSize, positionsOf } from "../grid.js";
 
 /**
  * Returns codes and images for rows of positions. A null position means that the factor is absent: its code is all
- * zeros, and it does not affect the image. @param {Settings} settings @param {(number | null)[][]} rows @returns {Table}
+ * zeros, and the image ignores it. @param {Settings} settings @param {(number | null)[][]} rows @returns {Table}
  */
 export function examplesOf({ factors, codes: kinds, profiles, convolutions, size, background }, rows) {
   const [{ inputs }] = convolutions;
