@@ -27,8 +27,8 @@ LIBRARIES = ("torch", "numpy", "pydantic", "xarray", "safetensors", "triton", "d
 
 app = App(
     name="recombine",
-    help="Will a decoder generalize to combinations of factors it has never seen, where does factorization break, and "
-    "what fixes it?",
+    help="Will a decoder compose factors it has never seen together, where does factorization break, and what fixes "
+    "it?",
     version_flags=(),  # --version is a command, below
     help_format="plaintext",
     help_epilogue=f"Every command also takes {HELP_ALL} (show all flags), {IMPORT} MODULE (load your own decoders, "

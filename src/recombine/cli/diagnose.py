@@ -80,7 +80,7 @@ class SubjectFlags:
         if self.data is None:
             self._refuse(FORMS, "omitted without --data")
             if self.grid is None:
-                raise InvalidValue("grid", None, "given, e.g. x=0:27,y=0:27, unless there is --data or a stored run")
+                raise InvalidValue("grid", None, "given, e.g. x=0:27,y=0:27, unless --data or a stored run is given")
             targets = None if self.targets is None else read_array(self.targets, "targets")
             settings = {"grid": self.grid, "encode": self.encoding, "holdout": self.holdout, "targets": targets}
             return {**settings, "background": self.background}

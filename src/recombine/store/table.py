@@ -97,7 +97,7 @@ class _Columns(ast.NodeTransformer):
         if column is None:
             names = [short_name(known) for known in self.known]
             instead = nearest(name, names) or listed(names)
-            raise InvalidValue("where", self.where, f"an expression over columns (no {name!r}; there is {instead})")
+            raise InvalidValue("where", self.where, f"an expression over columns (no {name!r}; try {instead})")
         return ast.Name(self.names.setdefault(column, f"column{len(self.names)}"))
 
     visit_Attribute = visit_Name

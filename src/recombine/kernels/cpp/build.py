@@ -2,7 +2,7 @@
 
 The environment variable `CXX` sets the compiler, and `RECOMBINE_CACHE` a folder to use instead of `~/.cache/recombine`.
 The library runs with the user's rights, so folder and file must belong to the user and not be writable by others. If
-the build fails, a warning is written to standard error once per process and its children.
+the build fails, a warning is written to standard error once per process tree.
 """
 
 from __future__ import annotations
