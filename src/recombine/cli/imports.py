@@ -1,4 +1,4 @@
-"""Imports of user code: modules named by `--import MODULE`, which every command takes, or as `package.module:name`."""
+"""Import user code, given by `--import MODULE` (an option of every command) or as `package.module:name`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from torch import nn
 
 FLAG = "--import"
-FACTORY = "package.module:name or file.py:name of a function or class without arguments that returns a torch module"
+FACTORY = "a torch module, or a callable without arguments that returns one, as package.module:name or file.py:name"
 
 
 def without_imports(words: list[str]) -> list[str]:
@@ -52,7 +52,7 @@ def import_parts(name: str) -> None:
 
 
 def module_from(factory: str) -> nn.Module:
-    """Return the torch module that a name refers to; a function or class is called."""
+    """Return the torch module that a name refers to, calling it if it is a function or class."""
     from torch import nn
 
     source, _, name = factory.rpartition(":")
@@ -84,7 +84,7 @@ def _imported(source: str) -> ModuleType:
 
 @contextmanager
 def _importable(folder: Path) -> Iterator[None]:
-    """Let user code in this context import from its folder and the current one."""
+    """Let user code in this context import from its own folder and the current folder."""
     before, sys.path[:0] = list(sys.path), [str(folder), os.getcwd()]
     try:
         yield
@@ -94,7 +94,7 @@ def _importable(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def users_code(field: str, factory: str, allowed: str) -> Iterator[None]:
-    """Turn any error that user code raises in this context into a one-line message."""
+    """Turn any error raised by user code in this context into a one-line message."""
     try:
         yield
     except (RecombineError, MemoryError):

@@ -1,7 +1,7 @@
-"""The loss of one member: squared error over pixels, plus what the recipe weighs in (Eq. 12, 48).
+"""The loss of each member: mean squared error over pixels plus the recipe's weighted terms (Eq. 12, 48).
 
-`dispatch` says how networks run on a device; where it has no faster way, members are batched by `vmap`. With precision
-`bf16` the network computes in bfloat16 on a rounded copy of its float32 weights, to which gradients come back.
+`dispatch` provides fast forward passes; decoders without one are batched by `vmap`. With precision `bf16`, the network
+computes in bfloat16 with a rounded copy of its float32 weights, which receive the gradients.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from recombine.decoders import DecoderSpec, StagedDecoder
 from recombine.training.dispatch import FORWARDS, FlatLayout, Forwards, MemberOutputs
 
 WEIGHTS: tuple[str, ...] = ("entropy", "variance", "absolute")
-"""The recipe's weights of the terms beside the squared error, in the order of `Objective.loss`."""
+"""Recipe fields that weight the loss terms other than the squared error, in the order of `terms`."""
 
 
 class Loss(NamedTuple):
-    """Per member: what is minimised, and its squared-error part."""
+    """The loss that each member minimises, and the squared error in it."""
 
     total: Tensor
     error: Tensor
 
 
 class Penalties(nn.Module):
-    """The decoder's penalties as a module of its own, so that a functional call can reach them."""
+    """A module that returns the decoder's penalties, so that `functional_call` can compute them."""
 
     def __init__(self, decoder: StagedDecoder) -> None:
         super().__init__()
@@ -41,7 +41,7 @@ class Penalties(nn.Module):
 
 
 class Objective:
-    """Weights and a batch of one member to its loss."""
+    """Computes the loss from members' weights and batches."""
 
     def __init__(self, spec: DecoderSpec, decoder: StagedDecoder, precision: str) -> None:
         self.decoder, self.layout = decoder, FlatLayout(decoder)
@@ -50,12 +50,12 @@ class Objective:
         self.dtype = torch.bfloat16 if precision == "bf16" else torch.float32
 
     def outputs(self, weights: Float[Tensor, " parameter"], inputs: Tensor, dtype: torch.dtype) -> Tensor:
-        """The module's own outputs in float32, computed in another type if asked."""
+        """Return the module's outputs in float32, computed in the given dtype."""
         named = self.layout.unflatten(weights.to(dtype))
         return functional_call(self.decoder, named, (inputs.to(dtype),)).float()
 
     def fast_outputs(self, weights: Float[Tensor, " parameter"], inputs: Tensor) -> MemberOutputs | None:
-        """Outputs of one network by kernels, on a CPU in float32; None where there is no way but its module."""
+        """Return the outputs of one float32 network on a CPU, or None if the module has to be used."""
         strict = inputs.device.type == "cpu" and inputs.dtype == self.dtype == torch.float32
         return self.forwards.one(self.decoder, self.layout, weights, inputs) if self.forwards.one and strict else None
 
@@ -67,9 +67,9 @@ class Objective:
         shares: Float[Tensor, " batch"],
         terms: Float[Tensor, " term"],
     ) -> tuple[Tensor, Tensor]:
-        """Total loss and squared error; `shares` weigh the examples and sum to 1, padding has 0.
+        """Return the total loss and the squared error; `shares` weight the examples and sum to 1 (0 for padding).
 
-        Penalties and the loss itself are always in float32.
+        Penalties and losses are always computed in float32.
         """
         result = self.fast_outputs(weights, inputs)
         if result is None:
@@ -92,7 +92,7 @@ class Objective:
         shares: Float[Tensor, "member batch"],
         terms: Float[Tensor, "member term"],
     ) -> tuple[Tensor, Tensor]:
-        """Every member's total loss and squared error, all members at once."""
+        """Return the total loss and the squared error of every member, computed for all members at once."""
         if self.forwards.members is None:
             return vmap(self.loss)(weights, inputs, targets, shares, terms)
         result = self.forwards.members(self.decoder, self.layout, weights, inputs, self.dtype)
@@ -101,20 +101,20 @@ class Objective:
 
 
 def _with_penalties(total: Tensor, penalties: Mapping[str, Tensor], terms: Tensor) -> Tensor:
-    """The loss with the decoder's penalties weighed in, if it has any."""
+    """Add the decoder's weighted penalties, if it has any, to the loss."""
     if not penalties:
         return total
     return total + terms[..., 0] * penalties["entropy"] + terms[..., 1] * penalties["variance"]
 
 
 def _distance(outputs: Tensor, targets: Tensor, shares: Tensor, terms: Tensor) -> tuple[Tensor, Tensor]:
-    """Squared error, and that with the absolute one; outputs are `(*member, batch, …)`."""
+    """Return the squared error without and with the weighted absolute error; outputs are `(*member, batch, …)`."""
     difference = (outputs - targets).flatten(shares.ndim)
     return _weighed(difference.square().mean(dim=-1), difference.abs().mean(dim=-1), shares, terms)
 
 
 def _member_distances(outputs: Tensor, targets: Tensor, shares: Tensor, terms: Tensor) -> tuple[Tensor, Tensor]:
-    """The same, of many members' outputs in any precision, by a kernel if there is one."""
+    """Do the same for many members' outputs in any precision, using a kernel if there is one."""
     distance = kernels.implementation("distance", outputs.device) if outputs.is_cuda else None
     if distance is None:
         return _distance(outputs.float(), targets, shares, terms)
