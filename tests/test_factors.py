@@ -78,7 +78,7 @@ def test_axes_by_name_or_place():
     assert grid.axes(None) == (0, 1, 2)
     assert grid.axes(("size", 0)) == (2, 0)
     for wrong in (("z",), (3,), (-1,), ("x", 0), ()):
-        with pytest.raises(InvalidValue, match="different factors from x, y, size, by name or index"):
+        with pytest.raises(InvalidValue, match="distinct factors from x, y, size, by name or index"):
             grid.axes(wrong)
 
 

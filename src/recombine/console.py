@@ -17,11 +17,11 @@ CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 class ReaderLeft(Exception):
-    """Raised when the reader of standard output is gone; not an `OSError`, which writing a file may also raise."""
+    """Raised when the reader of standard output has gone; not an `OSError`, which writing a file may also raise."""
 
 
 class Screen(Console):
-    """A console that raises `ReaderLeft` when its reader is gone."""
+    """A console that raises `ReaderLeft` when its reader has gone."""
 
     def write_lines(self, lines: Iterable[str]) -> None:
         """Write lines without wrapping."""

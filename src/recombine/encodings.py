@@ -1,9 +1,9 @@
 """Encodings, which map the value of a factor to the activity of its neurons (§3.1 of the paper).
 
 Each factor has separate neurons, so every encoding is disentangled by construction. All factors use the same encoding,
-unless it is `mixed:x=(bump:variance=3):shape=onehot`. All codes except `onehot` are differentiable in the value.
-Population codes depend on the factor's *position* (0 … count − 1), not on its value; `rate` is the value itself. For
-angles, `polar` and `circular` codes are periodic.
+except with `mixed`, as in `mixed:x=(bump:variance=3):shape=onehot`. All codes except `onehot` are differentiable in the
+value. Population codes depend on the factor's *position* (0 … count − 1), not on its value; `rate` is the value itself.
+The `polar` and `circular` codes of angles are periodic.
 
 An **absent** factor, as in an isolated-factor example, has an all-zero code. Only population codes allow this: for
 `rate`, zero is an ordinary value.
@@ -38,9 +38,9 @@ class Encoding(Variant):
     """
 
     population: ClassVar[bool] = True
-    """Whether the code tells an absent factor from a present one."""
+    """Whether the code distinguishes an absent factor from a present one."""
     differentiable: ClassVar[bool] = True
-    """Whether the code is defined between the factor's values, and differentiable."""
+    """Whether the code is defined between the factor's values and is differentiable."""
 
     def size(self, factor: Factor) -> int:
         """Return the number of neurons. Default: one per value."""
@@ -51,7 +51,7 @@ class Encoding(Variant):
         """Return the code of each value."""
 
     def present(self, values: Float[Tensor, "*shape"], factor: Factor) -> Float[Tensor, "*shape neuron"]:
-        """Return the code of each value, zero where the value is NaN because the factor is absent."""
+        """Return the code of each value, which is zero if the value is NaN because the factor is absent."""
         absent = torch.isnan(values)
         if not self.of(factor).population:
             if bool(absent.any()):
@@ -101,7 +101,7 @@ class Bump(Encoding):
 
 @ENCODINGS.register
 class OneHot(Encoding):
-    """1 at neuron k = v, 0 elsewhere; defined only at the factor's values.
+    """A one-hot code: 1 at neuron k = v, 0 elsewhere; defined only at the factor's values.
 
     Examples
     --------
@@ -126,7 +126,7 @@ class OneHot(Encoding):
 
 @ENCODINGS.register
 class Rate(Encoding):
-    """The value itself: one neuron per factor.
+    """A rate code: the value itself, with one neuron per factor.
 
     Examples
     --------
@@ -172,7 +172,7 @@ class Ramp(Encoding):
 
 @ENCODINGS.register
 class Positional(Encoding):
-    """Sines, then cosines, of `v / base^(i/pairs)` for i = 0 … pairs − 1.
+    """A positional code: sines, then cosines, of `v / base^(i/pairs)` for i = 0 … pairs − 1.
 
     Examples
     --------
@@ -199,7 +199,7 @@ class Positional(Encoding):
 
 @ENCODINGS.register
 class Polar(Encoding):
-    """(cos θ, sin θ) for an angle; for other factors, a one-hot code that is interpolated linearly between values.
+    """(cos θ, sin θ) for an angle; for other factors, a one-hot code interpolated linearly between values.
 
     The interpolation makes the code differentiable. An absent angle is (0, 0), which is not on the circle.
 
@@ -228,7 +228,7 @@ class Polar(Encoding):
 class Circular(Encoding):
     """A bump on the circle: `exp((cos(θ − θ_k) − 1) / s²)`, where θ_k is the angle of neuron k.
 
-    Near its peak it is close to the Gaussian of `bump`, but it is periodic. Other factors have a `bump` code.
+    Near its peak, it is close to the Gaussian of `bump`, but it is periodic. All other factors have a `bump` code.
 
     Examples
     --------
@@ -293,7 +293,7 @@ class Mixed(Encoding):
 
     @property
     def parts(self) -> dict[str, Encoding]:
-        """The encodings that were given, by factor name."""
+        """The given encodings, by factor name."""
         return dict(self.__pydantic_extra__ or {})
 
     def __str__(self) -> str:
@@ -313,7 +313,7 @@ class Mixed(Encoding):
         first = next(iter(parts.values()))
         if all(part == first for part in parts.values()):
             return first
-        if "kind" in parts:  # the field that holds the encoding's name
+        if "kind" in parts:  # the field for the encoding's name
             raise InvalidValue("factors", "kind", "another name, unless all factors have the same encoding")
         return type(self)(**parts)
 

@@ -81,7 +81,7 @@ class RunsFailed(RecombineError):
     Parameters
     ----------
     reasons
-        Reason for each failure, by the run's key.
+        Reason for each failure, by run key.
     runs
         Total number of runs.
 

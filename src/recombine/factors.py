@@ -2,12 +2,13 @@
 
 A factor has `count` values from `low` to `high`, evenly spaced unless listed in `given`. A value's *position* is its
 index, 0 at `low` and `count − 1` at `high`, interpolated linearly between neighbouring values. Population codes and
-hold-outs use positions, renderers use values; for a pixel coordinate (0 … N−1) both are the same. Its *form* is one of
+hold-outs use positions, renderers use values; for a pixel coordinate (0 … N−1), they are equal. A factor's *form* is
+one of
 
-- `number`: a quantity, which may lie between two values of the grid;
-- `category`: one of a few kinds, such as shapes, with nothing in between;
-- `angle`: a periodic quantity, whose `period` is 360 by default (2π for radians, 90 for the orientation of a square).
-  The values may span at most one period.
+- `number`: a quantity that may lie between two values of the grid;
+- `category`: one of several kinds, such as shapes, with nothing in between;
+- `angle`: a periodic quantity with `period` 360 by default (2π for radians, 90 for the orientation of a square). The
+  values may span at most one period.
 
 The last factor of a grid varies fastest, as in `itertools.product`. Large grids are not enumerated: `rows` returns the
 values of selected points.
@@ -79,7 +80,7 @@ class Factor:
 
     def __post_init__(self) -> None:
         if not (isinstance(self.name, str) and self.name.isidentifier()):
-            raise InvalidValue("factor", self.name, "a name of letters, digits and underscores")
+            raise InvalidValue("factor", self.name, "a name made of letters, digits and underscores")
         if self.given is not None:
             object.__setattr__(self, "given", _increasing(self.name, self.given))
         if self.form == "angle":
@@ -95,7 +96,7 @@ class Factor:
             ("form", self.form in FORMS, f"one of {listed(FORMS)}"),
             ("given", self.given is None or (len(self.given), self.given[0], self.given[-1]) == ends,
              f"{self.count} numbers, from {self.low} to {self.high}"),
-            ("period", self.form == "angle" or self.period is None, "left out: only an angle has a period"),
+            ("period", self.form == "angle" or self.period is None, "omitted, since only an angle has a period"),
             ("period", self.period is None or 0 < self.period < math.inf, "a finite number greater than 0"),
             ("high", self.high - self.low <= period, f"at most one period ({period:g}) above {self.low}"),
         )  # fmt: skip
@@ -105,7 +106,7 @@ class Factor:
 
     @classmethod
     def of(cls, name: str, values: Iterable[float], form: Form = "number", period: float | None = None) -> Self:
-        """Return a factor with these increasing values; `given` is left out if they are evenly spaced.
+        """Return a factor with the given increasing values; `given` is None if they are evenly spaced.
 
         >>> Factor.of("size", [0.5, 0.7, 1.0]).position(torch.tensor([0.6, 1.0]).double()).tolist()
         [0.5, 2.0]
@@ -130,7 +131,7 @@ class Factor:
         if not name.isidentifier() or len(bounds) > 3:
             raise InvalidValue("grid", text, TEXT)
         if len(bounds) < 3 and high - low != steps:
-            raise InvalidValue("grid", text, "bounds an integer apart, or NAME=LOW:HIGH:COUNT")
+            raise InvalidValue("grid", text, "bounds that differ by an integer, or NAME=LOW:HIGH:COUNT")
         form = form or ("angle" if name == "angle" and high - low <= TURN else "number")
         return cls(name, low, high, steps + 1, cast(Form, form))
 
@@ -155,7 +156,7 @@ class Factor:
         return below + (values - own[below]) / (own[below + 1] - own[below])
 
     def radians(self, values: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
-        """Return angles in radians, so that one period is 2π."""
+        """Return angles in radians, scaled so that one period is 2π."""
         if self.period is None:
             raise InvalidValue(f"{self.name}.form", self.form, "angle, the only form with a period")
         return values * (2 * math.pi / self.period)
@@ -170,7 +171,7 @@ class Factor:
 
 
 def _increasing(name: str, values: Iterable[float]) -> tuple[float, ...]:
-    """Return the values as floats; raises unless they increase."""
+    """Return the values as floats; raise an error unless they increase."""
     numbers = tuple(float(value) for value in values)
     if not numbers or not all(a < b for a, b in pairwise(numbers)):
         raise InvalidValue(f"{name}.given", list(numbers), "in increasing order")
@@ -179,7 +180,7 @@ def _increasing(name: str, values: Iterable[float]) -> tuple[float, ...]:
 
 @dataclass(frozen=True)
 class FactorGrid:
-    """All combinations of the values of some factors.
+    """All combinations of the values of several factors.
 
     Parameters
     ----------
@@ -261,13 +262,13 @@ class FactorGrid:
         return torch.stack([own[column] for own, column in zip(values, columns, strict=True)], dim=1)
 
     def axes(self, factors: tuple[str | int, ...] | None) -> tuple[int, ...]:
-        """Return the indices of factors, which are given by name or index; None means all."""
+        """Return the indices of factors given by name or index; None means all."""
         if factors is None:
             return tuple(range(len(self.factors)))
         places = [self.names.index(factor) if factor in self.names else factor for factor in factors]
         axes = tuple(place for place in places if type(place) is int and 0 <= place < len(self.factors))
         if not places or len(set(axes)) < len(places):
-            allowed = f"different factors from {listed(self.names)}, by name or index"
+            allowed = f"distinct factors from {listed(self.names)}, by name or index"
             raise InvalidValue("factors", list(factors), allowed)
         return axes
 

@@ -1,8 +1,8 @@
-"""Reading of regular files, and atomic writing.
+"""Read regular files, and write files atomically.
 
-A file is written under a temporary name, flushed, then renamed. It is locked meanwhile, so that files that a killed
-process left behind can be told from files that another process is writing. Errors of the operating system are turned
-into one-line messages.
+A file is written under a temporary name, flushed, then renamed. It is locked meanwhile, so that files left behind by a
+killed process can be distinguished from files that another process is writing. Operating-system errors are turned into
+one-line messages.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class NotRegular(OSError):
 
 @contextmanager
 def one_line_errors(path: Path, field: str = "store") -> Iterator[None]:
-    """Turn errors of the operating system into one-line messages about the field that holds the path."""
+    """Turn operating-system errors into one-line messages about the field that holds the path."""
     try:
         yield
     except NotRegular:
@@ -75,13 +75,13 @@ def open_regular(path: Path, *, follow: bool = False) -> int:
 
 
 def read(path: Path, *, follow: bool = False) -> bytes:
-    """Return the content of a regular file; raises `OSError`."""
+    """Return the content of a regular file; raise `OSError` if it cannot be read."""
     with os.fdopen(open_regular(path, follow=follow), "rb") as file:
         return file.read()
 
 
 def read_given(path: Path, field: str) -> bytes:
-    """Return the content of a file that a user named, following links."""
+    """Return the content of a user-specified file, following links."""
     try:
         return read(path, follow=True)
     except OSError as error:
@@ -106,7 +106,7 @@ def read_array(path: Path, field: str) -> numpy.ndarray:
 
 
 def parsed_json(content: bytes | str) -> Any:
-    """Return the value of a JSON text; raises `ValueError` if it is invalid or nested too deeply."""
+    """Parse JSON; raise `ValueError` if it is invalid or nested too deeply."""
     try:
         return json.loads(content)
     except RecursionError:
@@ -114,7 +114,7 @@ def parsed_json(content: bytes | str) -> Any:
 
 
 def write(path: Path, content: bytes | Iterable[memoryview], field: str = "store") -> None:
-    """Write a file atomically; the content may come in parts."""
+    """Write a file atomically; the content may be given in pieces."""
     parts = [content] if isinstance(content, bytes) else content
     with one_line_errors(path, field):
         temporary = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}")
@@ -133,7 +133,7 @@ def write(path: Path, content: bytes | Iterable[memoryview], field: str = "store
 
 
 def fill_folder(folder: Path, contents: Mapping[str, bytes]) -> None:
-    """Write the files of a new folder; all are written before the first is flushed, which is faster."""
+    """Write files to a new folder; all are written before the first is flushed, which is faster."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
     with ExitStack() as files:
         opened = []
@@ -163,7 +163,7 @@ def _created(path: Path) -> int:
 
 
 def remove_abandoned(folder: Path, ours: Callable[[str], bool]) -> None:
-    """Delete temporary files that killed processes left in a folder, if `ours` accepts their final names."""
+    """Delete temporary files left in a folder by killed processes, if `ours` accepts their final names."""
     with suppress(OSError):
         for path in sorted(folder.iterdir()):
             match = TEMPORARY.fullmatch(path.name)
@@ -183,7 +183,7 @@ def require_folder(path: Path, field: str) -> None:
 
 
 def cache_folder() -> Path:
-    """Return the cache folder: `RECOMBINE_CACHE`, or the default for the user."""
+    """Return the cache folder: `RECOMBINE_CACHE`, or the user's default cache folder."""
     from platformdirs import user_cache_path
 
     named = os.environ.get("RECOMBINE_CACHE")
@@ -191,7 +191,7 @@ def cache_folder() -> Path:
 
 
 def entries(folder: Path) -> list[str]:
-    """Return the sorted names in a folder; empty if the folder does not exist."""
+    """Return the sorted names in a folder, or an empty list if it does not exist."""
     with one_line_errors(folder), suppress(FileNotFoundError):
         return sorted(os.listdir(folder))
     return []

@@ -20,7 +20,7 @@ _PRESENT_NAMES = {first: name for name, first in FIRST_NAMES.items()}
 
 
 def canonical_json(fields: Mapping[str, Any]) -> str:
-    """Return JSON with sorted names and no white space."""
+    """Return JSON with sorted names and no whitespace."""
     return json.dumps(fields, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
@@ -35,7 +35,7 @@ def stored_key(fields: Mapping[str, Any]) -> str:
 
 
 def with_present_names(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a stored spec and revision with current names."""
+    """Return a stored spec and revision with current field names."""
     return _with_names(fields, _PRESENT_NAMES)
 
 

@@ -3,7 +3,7 @@
 A run's `manifest.json` is written once, with the run. Files in a results folder are replaced one by one, so its
 `digests.json` lists all digests that a file may have: the new digest is added, the file is written, then the old digest
 is removed. If a process is killed in between, the file's digest is still listed. `null` means that the file may be
-absent. Both manifests end with a digest of themselves. Digests detect accidents, not tampering (docs/trust.md).
+absent. Both manifests end with their own digest. Digests detect accidental changes, not tampering (docs/trust.md).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Differs(Exception):
 
 
 def checked(path: Path, digests: Collection[str | None] | None = None, *, follow: bool = False) -> bytes:
-    """Return the content of a file; raises `Differs` unless it is regular and has one of the digests, if given."""
+    """Return the content of a file; raise `Differs` unless it is regular and has one of the digests, if given."""
     try:
         content = read(path, follow=follow)
     except (FileNotFoundError, NotADirectoryError):
@@ -75,7 +75,7 @@ class Manifest:
         self._updating = False
 
     def listed(self) -> dict[str, Contents]:
-        """Return the possible digests of each file; raises `Differs` if the manifest is missing or damaged."""
+        """Return the possible digests of each file; raise `Differs` if the manifest is missing or damaged."""
         with one_line_errors(self.folder / LIST, "from"):
             text = checked(self.folder / LIST, follow=True).decode(errors="replace")
         with suppress(ValueError, KeyError, TypeError, AttributeError):
@@ -92,13 +92,13 @@ class Manifest:
         return False
 
     def required(self) -> list[str]:
-        """Return the files that must exist; empty without a valid manifest."""
+        """Return the files that must exist, or an empty list without a valid manifest."""
         with suppress(Differs):
             return [name for name, contents in self.listed().items() if None not in contents]
         return []
 
     def read(self, name: str) -> bytes | None:
-        """Return the content of a file, or None if it was never written; raises `Differs` if it is damaged."""
+        """Return the content of a file, or None if it was never written; raise `Differs` if it is damaged."""
         if not self.is_present(name) and name not in self.required():
             return None
         with one_line_errors(self.folder / name, "from"):
@@ -120,7 +120,7 @@ class Manifest:
         return checked(self.folder / name, files.get(name, ()), follow=True)
 
     def names(self) -> list[str]:
-        """Return all files that are listed or should be, or only the manifest if it is missing or damaged."""
+        """Return all files that are or should be listed, or only the manifest if it is missing or damaged."""
         with one_line_errors(self.folder, "from"):
             folders = [self.folder / part for part in FOLDERS if (self.folder / part).is_dir()]
             paths = [str(path.relative_to(self.folder)) for folder in folders for path in folder.iterdir()]
@@ -131,7 +131,7 @@ class Manifest:
             return [LIST] if present or str(error) != MISSING else []
 
     def problem(self, name: str) -> str | None:
-        """Return how a file is damaged, if it is."""
+        """Return how a file is damaged, or None if it is intact."""
         try:
             if name == LIST:
                 self.listed()
@@ -146,7 +146,7 @@ class Manifest:
         self.update(lambda: contents)
 
     def update(self, contents: Callable[[], Mapping[str, bytes | None]]) -> None:
-        """Write the files that a function returns; no other process can write while the function reads other files."""
+        """Write the files returned by a function; no other process can write while the function reads other files."""
         with one_line_errors(self.folder, "out"):
             self.folder.mkdir(parents=True, exist_ok=True)
             with _locked(self.folder, fcntl.LOCK_EX):
@@ -198,7 +198,7 @@ def write_into(folder: Path, contents: Mapping[str, bytes]) -> None:
 
 
 def remove_temporaries(folder: Path) -> None:
-    """Delete temporary files that killed processes left in a results folder."""
+    """Delete temporary files left in a results folder by killed processes."""
     _refuse_links(folder)
     for part in FOLDERS:
 

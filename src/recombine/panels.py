@@ -1,4 +1,4 @@
-"""Panels shared by several figures; each function draws arrays into an axes."""
+"""Panels shared by several figures; each function draws arrays on matplotlib axes."""
 
 from __future__ import annotations
 
@@ -20,27 +20,27 @@ if TYPE_CHECKING:
 
 HOLDOUT_COLOR = "#D55E00"
 COLORS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#000000")
-"""The palette of Okabe and Ito, suitable for colour-blind readers."""
-FAINT = 0.2  # minimum value of the white level
+"""The colour-blind-friendly palette of Okabe and Ito."""
+FAINT = 0.2  # minimum pixel value shown as white
 
 
 @contextmanager
 def styled() -> Iterator[None]:
-    """A context in which figures are drawn in this package's style."""
+    """Draw figures in this package's style within the context."""
     with as_file(files("recombine") / "recombine.mplstyle") as path, pyplot.style.context(str(path)):
         yield
         interactive = pyplot.isinteractive()
-    if interactive:  # a notebook's backend sets it with the first figure; later figures need it too
+    if interactive:  # set by a notebook's backend with the first figure; later figures need it too
         pyplot.ion()
 
 
 def divided(figure: Figure | SubFigure, rows: int, columns: int, **shares: Any) -> Any:
-    """Return subfigures, as an untyped array."""
+    """Return subfigures as an untyped array."""
     return figure.subfigures(rows, columns, **shares)
 
 
 def edges_of(values: np.ndarray) -> np.ndarray:
-    """Return the edges of cells around evenly spaced values; a single cell has width 1."""
+    """Return the boundaries of cells centred on evenly spaced values; a single cell has width 1."""
     half = float(values[1] - values[0]) / 2 if len(values) > 1 else 0.5
     return np.append(values - half, values[-1] + half)
 
@@ -62,7 +62,7 @@ def outline(ax: Axes, region: np.ndarray, x: np.ndarray, y: np.ndarray) -> None:
 
 
 def _stretches(on: np.ndarray) -> list[tuple[int, int]]:
-    """Return the first index and the end (exclusive) of every run of True values."""
+    """Return the start and the (exclusive) end of every run of True values."""
     change = np.flatnonzero(np.diff(np.pad(on.astype(int), 1)))
     return [(int(first), int(last)) for first, last in zip(change[0::2], change[1::2], strict=True)]
 
@@ -89,10 +89,10 @@ def drawn_image(
     ax: Axes, image: np.ndarray, held_out: np.ndarray | None = None, place: Any = None,
     background: float = 0.0,
 ) -> None:  # fmt: skip
-    """Show a network's output as bright on black, with the held-out region and the true position.
+    """Show a network's output, bright on black, with the held-out region and the true position.
 
-    The brightest pixel is white if it is at least `FAINT`. An image `(channel, y, x)` with three channels is shown in
-    colour; otherwise, its distance from the background is summed over channels.
+    The brightest pixel is white if its value is at least `FAINT`. An image `(channel, y, x)` is shown in colour if it
+    has three channels; otherwise, its distance from the background is summed across channels.
     """
     y, x = np.arange(image.shape[-2]), np.arange(image.shape[-1])
     extent = extent_of(x, y)
@@ -118,7 +118,7 @@ def held_out_drawing(ax: Axes, image: np.ndarray, result: xarray.Dataset, sample
 def grid_image(
     ax: Axes, values: np.ndarray, result: xarray.Dataset, held_out: np.ndarray | None = None, **shown: Any
 ) -> Any:
-    """Show a map over the factor grid with the held-out region."""
+    """Show a map of values on the factor grid with the held-out region."""
     x, y = result["x"].values, result["y"].values
     image = ax.imshow(values, extent=extent_of(x, y), **shown)
     outline(ax, result["held_out"].values if held_out is None else held_out, x, y)
@@ -127,7 +127,7 @@ def grid_image(
 
 
 def color_limits(values: np.ndarray, low: float = 1, high: float = 99) -> dict[str, Any]:
-    """Return colour limits at two percentiles of the finite values, robust to outliers."""
+    """Return outlier-robust colour limits: two percentiles of the finite values."""
     finite = values[np.isfinite(values)]
     if not len(finite):
         return {"vmin": 0.0, "vmax": 1.0}
@@ -149,7 +149,7 @@ def band(ax: Axes, values: xarray.DataArray, label: str, color: Any, **line: Any
 
 
 def seed_count(values: xarray.DataArray) -> str:
-    """Return text for the number of seeds that have a value; a range if it differs between conditions."""
+    """Describe the number of seeds with a value, as a range if it differs between conditions."""
     inner = values.dims[values.dims.index("seed") + 1 :]
     counts = values.notnull().any(inner).sum("seed").values.ravel()
     counts = counts[counts > 0] if (counts > 0).any() else counts
@@ -174,7 +174,7 @@ def stage_names(count: int) -> list[str]:
 
 
 def letter(ax: Axes, text: str, title: str = "") -> None:
-    """Set a panel's title, preceded by its letter in the paper."""
+    """Set a panel's title, preceded by the panel's letter in the paper."""
     ax.set_title("")
     ax.set_title(f"({text}) {title}", loc="left", fontsize=9)
 

@@ -1,9 +1,9 @@
-"""Frozen, validated records with a digest, and registries of interchangeable ones.
+"""Frozen, validated records with a digest, and registries of interchangeable record classes.
 
 Everything a result depends on is a field of a record. The digest includes defaults, so it changes if a default changes.
-A field added after records of its kind were first stored is marked `ADDED`: it is left out of the JSON while it has its
-default, so that older records keep their digest. Its default can never change, and it cannot be set by position in text
-such as `name:3`.
+A field added after records of its kind were first stored is marked `ADDED`: it is omitted from the JSON while it has
+its default value, so that older records keep their digest. Its default can never change, and it cannot be set by
+position in text such as `name:3`.
 
 The docstring below a field is the help text of its flag, and is added to the Parameters section of its class.
 
@@ -59,12 +59,12 @@ class Frozen(BaseModel):
         return fields
 
     def to_json(self) -> str:
-        """Return canonical JSON: sorted names, no white space, all defaults written out."""
+        """Return canonical JSON with sorted names, no whitespace and all defaults written out."""
         return canonical_json(self.model_dump(mode="json"))
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        """Return the record that `to_json` wrote."""
+        """Return the record from JSON written by `to_json`."""
         try:
             fields = parsed_json(text)
         except (ValueError, TypeError):
@@ -161,7 +161,7 @@ class Variant(Frozen):
     @model_validator(mode="before")
     @classmethod
     def _read_texts(cls, fields: Any) -> Any:
-        """Convert `none` and lists, which are text in flags, according to the type of the field."""
+        """Convert `none` and lists, which are given as text in flags, according to the type of the field."""
         if not isinstance(fields, dict):
             return fields
         known = cls.model_fields
@@ -176,7 +176,7 @@ class Variant(Frozen):
         return str(cls.model_fields["kind"].default)
 
     def __str__(self) -> str:
-        """Return the record as `name:field=value`, without defaults, which the registry can parse."""
+        """Return the record as `name:field=value` without defaults, a form that the registry can parse."""
         changed = [
             f"{name}={typed(value)}"
             for name, info in type(self).model_fields.items()
@@ -186,7 +186,7 @@ class Variant(Frozen):
 
 
 def text_pieces(parts: list[str]) -> list[str]:
-    """Rejoin parts of a text that was split at colons inside parentheses."""
+    """Rejoin parts of text that was split at colons inside parentheses."""
     pieces: list[str] = []
     for part in parts:
         if pieces and pieces[-1].count("(") > pieces[-1].count(")"):
@@ -197,7 +197,7 @@ def text_pieces(parts: list[str]) -> list[str]:
 
 
 def _read(text: str, annotation: Any) -> Any:
-    """Convert `none` and lists according to the annotation; the rest is left to pydantic."""
+    """Convert `none` and lists according to the annotation; everything else is left to pydantic."""
     kinds = list(_kinds(annotation))
     if text == "none" and types.NoneType in kinds and str not in kinds:
         return None
@@ -236,10 +236,10 @@ class Registry(dict[str, type[V]], Generic[V]):
         self.field, self.base = field, base
 
     def __missing__(self, name: str) -> type[V]:
-        raise InvalidValue(self.field, name, f"one of {listed(self)} (or a class of yours, with --import MODULE)")
+        raise InvalidValue(self.field, name, f"one of {listed(self)} (or a user-defined class, with --import MODULE)")
 
     def register(self, cls: type[V]) -> type[V]:
-        """Register a class under its `kind`; used as a class decorator."""
+        """Register a class under its `kind`; can be used as a class decorator."""
         if not (isinstance(cls, type) and issubclass(cls, self.base)):
             raise InvalidValue(self.field, cls, f"a subclass of {self.base.__name__}")
         if self.get(cls.kind_name(), cls) is not cls:

@@ -1,7 +1,7 @@
-"""Named random streams that are derived from one seed.
+"""Named random streams derived from one seed.
 
-A member of an ensemble therefore draws the same numbers as when it is trained alone or resumed, and a checkpoint needs
-to store only the step, not the state of a random generator.
+An ensemble member therefore draws the same numbers as when it is trained alone or resumed, and a checkpoint needs to
+store only the step, not the state of a random generator.
 """
 
 from __future__ import annotations

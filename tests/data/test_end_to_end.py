@@ -38,7 +38,7 @@ def test_a_stored_run_whose_data_are_gone_says_so(tmp_path, store_path, capsys):
     assert run("runs", "list") == 0
     ended = captured(["diagnose", f"run:{stored.key}"], capsys)
     assert ended.code == 2
-    assert "data that were opened here before" in ended.err
+    assert "previously opened data" in ended.err
 
 
 @pytest.mark.parametrize("words", ["--encoding bump --holdout center", ""])

@@ -125,7 +125,7 @@ FILES = {
     "NaN": (lambda d: sprites_npz(d / "a.npz", latents_values=changed_labels(4, 2, np.nan)), "finite numbers (row 4)"),
     "rounding": (lambda d: sprites_npz(d / "a.npz", latents_values=changed_labels(4, 2, 1e-14)), "than rounding"),
     "a combination twice": (
-        lambda d: sprites_npz(d / "a.npz", latents_values=changed_labels(1, 2, 0.0)), "(not in rows 0 and 1"),
+        lambda d: sprites_npz(d / "a.npz", latents_values=changed_labels(1, 2, 0.0)), "(see rows 0 and 1"),
     "names twice": (lambda d: sprites_npz(d / "a.npz", factor_names=np.array(["x", "x", "y"])), "different names"),
     "a bomb": (lambda d: bomb(d / "a.npz", (10**7, 4096, 4096)), "the size in its header"),
     "sizes that do not fit": (lambda d: mpi3d_npz(d / "a.npz", factor_sizes=np.array([5, 5])), "product is 24"),

@@ -163,7 +163,7 @@ def test_what_is_damaged_is_made_again_and_said(tiny_folder, tmp_path):
         reproduce(both[1:], preset, tmp_path / "runs", results.path, device="cpu")
     again = reproduce(both, preset, tmp_path / "runs", results.path, device="cpu", say=lines.append)
     for name in ("data/encoder.nc", "provenance.json", "runs.json"):
-        assert f"{name}: content changed; it is written again" in lines
+        assert f"{name}: content changed; it will be rewritten" in lines
     assert sum("measured" in line for line in lines) == 1
     assert again.dataset("encoder").equals(before["encoder"])
     assert again.provenance["runs"] == 3
@@ -173,7 +173,7 @@ def test_what_is_damaged_is_made_again_and_said(tiny_folder, tmp_path):
         reproduce(both[1:], preset, tmp_path / "runs", results.path, device="cpu")
     lines.clear()
     again = reproduce(both, preset, tmp_path / "runs", results.path, device="cpu", say=lines.append)
-    assert lines[0] == "digests.json: missing; everything is written again"
+    assert lines[0] == "digests.json: missing; everything will be rewritten"
     assert sum("measured" in line for line in lines) == 2
     assert again.dataset("encoder").equals(before["encoder"])
     assert not again.damaged()

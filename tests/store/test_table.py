@@ -65,7 +65,7 @@ def test_anything_else_is_one_line_and_runs_nothing(filled, where, tmp_path, mon
 
 
 def test_a_misspelt_name_is_answered_by_one_that_is_there(filled):
-    with pytest.raises(InvalidValue, match="no 'sead'; there is seed"):
+    with pytest.raises(InvalidValue, match="no 'sead'; try seed"):
         filled.table("sead > 3")
 
 

@@ -49,13 +49,13 @@ COMMANDS = {
     "runs": ("runs:app", "List, show, prune and export stored runs."),
     "diagnose": (
         "diagnose:diagnose",
-        "Measure any PyTorch module, stage by stage.\n\n"
-        "Reports geometry, factorization, probes, tuning, kernels and superposition at each stage.\n\n"
+        "Compute diagnostics for each stage of any PyTorch module.\n\n"
+        "These cover geometry, factorization, probes, tuning, kernels and superposition.\n\n"
         "Example: recombine diagnose mycode:decoder --grid x=0:27,y=0:27 --encoding bump --holdout center:6:22",
     ),
     "explore": (
         "diagnose:explore",
-        "Write an interactive page on which decoders run live as you move through their factors.\n\n"
+        "Write an interactive page on which decoders run live as you vary the factors.\n\n"
         "The page is one HTML file. For modules that cannot run in a browser, the page shows precomputed outputs.\n\n"
         "Example: recombine explore mycode:decoder --grid x=0:27,y=0:27 --encoding bump --holdout center:6:22 "
         "--out page.html",
@@ -71,12 +71,16 @@ COMMANDS = {
         "Completed runs are loaded from the store.",
     ),
     "figure": ("reproduce:figure", "Redraw a figure from stored results, as PNG and SVG, and print its caption."),
-    "claims": ("reproduce:claims", "Re-evaluate the claims from stored results; name claims to see each case."),
+    "claims": (
+        "reproduce:claims",
+        "Re-evaluate the claims from stored results. Pass claim names to see the results case by case.",
+    ),
     "report": (
         "reproduce:report",
         "Rewrite a folder's figures, verdicts and page from its datasets, without training.\n\n"
-        "--write updates marked blocks, such as <!-- verdicts: begin --> … <!-- verdicts: end -->. Their names: "
-        "verdicts, verdicts_in_brief, causes, claims (case by case), provenance, costs, caption_NAME for each figure.",
+        "--write updates marked blocks, such as <!-- verdicts: begin --> … <!-- verdicts: end -->. Available "
+        "blocks: verdicts, verdicts_in_brief, causes, claims (case by case), provenance, costs, and caption_NAME for "
+        "each figure.",
     ),
     "verify": (
         "runs:verify",

@@ -80,14 +80,14 @@ class SubjectFlags:
         if self.data is None:
             self._refuse(FORMS, "omitted without --data")
             if self.grid is None:
-                raise InvalidValue("grid", None, "given, e.g. x=0:27,y=0:27, unless there is --data or a stored run")
+                raise InvalidValue("grid", None, "given, e.g. x=0:27,y=0:27, unless --data or a stored run is given")
             targets = None if self.targets is None else read_array(self.targets, "targets")
             settings = {"grid": self.grid, "encode": self.encoding, "holdout": self.holdout, "targets": targets}
             return {**settings, "background": self.background}
         self._refuse(("grid", "targets", "background"), "omitted with --data, which defines it")
         given = {name: getattr(self, name) for name in (*FORMS, "encoding") if getattr(self, name) is not None}
         task = ArrayTask(data=self.data, holdout=self.holdout or "none", allow_unseen=True, **given)
-        # raw factor values, where `ArrayTask` would use its default encoding
+        # use raw factor values; `ArrayTask` would use its default encoding
         return {"data": task} | ({"encode": lambda values: values} if self.encoding is None else {})
 
     def _refuse(self, names: Iterable[str], allowed: str) -> None:
@@ -127,7 +127,7 @@ def load_weights(module: Any, weights: Path) -> None:
         pickled = content.startswith((b"PK", b"\x80"))  # formats of torch.save, current and old
         hint = "safetensors.torch.save_file(module.state_dict(), FILE) writes one" if pickled else reason_of(error)
         raise InvalidValue("weights", str(weights), f"a valid .safetensors file ({hint})") from error
-    except Exception as error:  # a module may load weights in its own way
+    except Exception as error:  # a module may override how weights are loaded
         raise InvalidValue("weights", str(weights), f"the weights of this module ({reason_of(error)})") from error
 
 
@@ -146,13 +146,13 @@ def diagnose(
     at: list[str] | None = None,
     out: Path | None = None,
 ) -> None:
-    """Measure a module stage by stage.
+    """Compute diagnostics for each stage of a module.
 
     Parameters
     ----------
     factory
-        What to measure: package.module:name or file.py:name of a torch module or of a function that returns one,
-        run:KEY of a stored run, or the folder of an exported run.
+        A torch module, or a function that returns one, given as package.module:name or file.py:name; a stored run
+        (run:KEY); or the folder of an exported run.
     stages
         Submodules to measure, by path or pattern ('unet.*', or 'unet.**' for all levels). Default: direct children.
     memory
@@ -209,7 +209,7 @@ def _write(out: Path, result: Any, plane: list[str] | None, at: Mapping[str, flo
     if len(result["held_out"].dims) > 1:
         drawn["volume"] = plane_figure(result, plane=plane, at=at)  # raises before anything is written
     write(out / "diagnosis.nc", bytes(result.to_netcdf(engine="h5netcdf")), "out")
-    with warnings.catch_warnings():  # a factor's name may contain letters that the font lacks
+    with warnings.catch_warnings():  # a factor's name may contain characters missing from the font
         warnings.filterwarnings("ignore", "Glyph .* missing from", UserWarning)
         for name, figure in drawn.items():
             save_figure(figure, out, name)
@@ -228,8 +228,8 @@ def explore(
     Parameters
     ----------
     factories
-        What to show: package.module:name or file.py:name of torch modules or of functions that return one, run:KEY of
-        stored runs, or folders of exported runs. Several are compared side by side.
+        Torch modules, or functions that return one, given as package.module:name or file.py:name; stored runs
+        (run:KEY); or folders of exported runs. If more than one is given, they are shown side by side.
     out
         The HTML file to write.
     image

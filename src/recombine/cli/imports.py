@@ -1,6 +1,6 @@
-"""Imports of user code: modules named by `--import MODULE`, which every command takes, or as `package.module:name`.
+"""Import user code, given by `--import MODULE` (an option of every command) or as `package.module:name`.
 
-`--remedy MODULE:CLASS` imports a remedy; only a command does so, never a file with a sweep.
+`--remedy MODULE:CLASS` imports a remedy; only a command does so, never a sweep file.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from torch import nn
 
 FLAG, REMEDY = "--import", "--remedy"
-FACTORY = "package.module:name or file.py:name of a function or class without arguments that returns a torch module"
+FACTORY = "a torch module, or a callable without arguments that returns one, as package.module:name or file.py:name"
 
 
 def without_imports(words: list[str]) -> list[str]:
@@ -72,7 +72,7 @@ def _known_remedy(text: str) -> str:
 
 
 def module_from(factory: str) -> nn.Module:
-    """Return the torch module that a name refers to; a function or class is called."""
+    """Return the torch module that a name refers to, calling it if it is a function or class."""
     from torch import nn
 
     source, _, name = factory.rpartition(":")
@@ -104,7 +104,7 @@ def _imported(source: str) -> ModuleType:
 
 @contextmanager
 def _importable(folder: Path) -> Iterator[None]:
-    """Let user code in this context import from its folder and the current one."""
+    """Let user code in this context import from its own folder and the current folder."""
     before, sys.path[:0] = list(sys.path), [str(folder), os.getcwd()]
     try:
         yield
@@ -114,7 +114,7 @@ def _importable(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def users_code(field: str, factory: str, allowed: str) -> Iterator[None]:
-    """Turn any error that user code raises in this context into a one-line message."""
+    """Turn any error raised by user code in this context into a one-line message."""
     try:
         yield
     except (RecombineError, MemoryError):

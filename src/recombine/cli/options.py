@@ -15,7 +15,7 @@ from recombine.files import one_line_errors
 HELP_ALL = "--help-all"
 HELP = ("--help", "-h", HELP_ALL)
 MORE = "More:"
-"""First word in the titles of panels that only --help-all shows."""
+"""First word in the titles of panels shown only by --help-all."""
 
 
 def _whole(_: Any, tokens: Sequence[Token]) -> int:

@@ -51,9 +51,7 @@ BLOCKS: Mapping[str, Callable[[Findings], str]] = {
 
 def reproduce(
     *what: Annotated[str, Parameter(help=f"What to reproduce. Choices: {PAPER.choices}. Default: all.")],
-    preset: Annotated[
-        str, Parameter(help=f"Small and fast settings, or the paper's. Choices: {listed(PAPER.presets)}.")
-    ] = "quick",
+    preset: Annotated[str, Parameter(help="Small, fast settings (quick) or the paper's settings (paper).")] = "quick",
     seeds: Whole | None = None,
     changes: Annotated[list[str] | None, Parameter(name="--set")] = None,
     training: ExecutorFlags = ExecutorFlags(),  # noqa: B008
@@ -95,12 +93,12 @@ def reproduce(
     if findings.judgements:
         _print_verdicts(findings.judgements)
     if findings.outdated:
-        say(f"left out, since they were measured by another version: {listed(findings.outdated)}")
+        say(f"omitted, since they were computed by another version: {listed(findings.outdated)}")
     say(f"report: {page}")
 
 
 def written(findings: Findings, note: Callable[[str], None] = lambda line: None) -> Path:
-    """Write the report on a results folder, including its explorer, and return the path of the page."""
+    """Write the report for a results folder, including its explorer, and return the path of the page."""
     from recombine.page import report_explorer
     from recombine.page.training import training_panel
     from recombine.reproduction.reporting import write_report
@@ -140,9 +138,9 @@ def report(
     write
         Markdown files in which to update the marked blocks.
     marker_auroc
-        Write the per-metric AUROCs and the advice that diagnose prints to this JSON file.
+        JSON file to write the per-metric AUROCs and the advice printed by diagnose to.
     reference
-        Write the verdicts to this JSON file, as a reference for runs with few seeds.
+        JSON file to write the verdicts to, as a reference for runs with few seeds.
     store
         Store folder from which to copy the explorer's decoders into the results folder.
     """
@@ -187,7 +185,7 @@ def _marked_document(path: Path, blocks: Iterable[str]) -> str:
 
 
 def _require_present(findings: Findings, outdated: Sequence[str]) -> None:
-    """Raise if datasets were measured by another version, since they may be incompatible with this one."""
+    """Raise if datasets were computed by another version, since they may be incompatible with this one."""
     if outdated:
         allowed = f"results of this version ({listed(outdated)} are older; run 'recombine reproduce' again)"
         raise InvalidValue("from", str(findings.results.path), allowed)
@@ -220,7 +218,7 @@ def claims(
     source: ResultsPath = Path("report"),
     paper: PaperName = None,
 ) -> None:
-    """Re-evaluate the claims from stored results; name claims to see each case."""
+    """Re-evaluate the claims from stored results. Pass claim names to see the results case by case."""
     known = installed(paper).claims
     chosen = [name.upper() for name in names] or list(known)
     for name in chosen:
@@ -234,7 +232,7 @@ def claims(
         return _print_verdicts(list(judgements.values()))
     for name in chosen:  # the claim is known, but its study may not be in this folder
         if name not in judgements:
-            raise InvalidValue("claim", name, f"one of the judged claims: {listed(judgements)}")
+            raise InvalidValue("claim", name, f"one of the evaluated claims: {listed(judgements)}")
         _print_cases(judgements[name])
     return None
 

@@ -1,4 +1,4 @@
-"""`recombine runs` and `recombine verify`: manage stored runs and check files. Imports without torch."""
+"""`recombine runs` and `recombine verify`: manage stored runs and check files. Does not import torch."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 DAMAGED, UNREADABLE = 1, 2  # exit codes
 KEY_DIGITS, FEW = 10, 4
-"""Number of digits shown of a key, and maximum number of keys in a message."""
+"""Number of digits of a key to show, and maximum number of keys in a message."""
 TABLES = (".csv", ".parquet")
 
 app = App(name="runs", help="List, show, prune and export stored runs.", help_format="plaintext", help_flags=HELP)
@@ -48,7 +48,7 @@ def list_runs(
     *, where: Where = None, newest: Whole = 100, everything: Annotated[Switch, Parameter(name="--all")] = False,
     store: StorePath = None,
 ) -> int:  # fmt: skip
-    """List finished runs, oldest first, with their scores and the fields in which they differ; count unfinished ones.
+    """List finished runs, oldest first, with their scores and how they differ, and report how many are unfinished.
 
     Parameters
     ----------
@@ -88,7 +88,7 @@ def _write_listing(table: pandas.DataFrame) -> None:
     from recombine.store.table import short_name
 
     fields = [name for name in table if name not in (*HEADINGS, "finished")]
-    # A field that only some kinds have is redundant, since the kind is shown.
+    # Fields that exist only for some kinds are redundant, since the kind is shown.
     kinds_differ = any(name.endswith("kind") and table[name].nunique() > 1 for name in fields)
     columns, common = [Column("key", [key[:KEY_DIGITS] for key in table.index], "left")], []
     for name in fields:
@@ -158,7 +158,7 @@ def _scores(run: Run) -> dict[str, str | None]:
 def prune(
     *runs: str, unfinished: Switch = False, diverged: Switch = False, dry_run: Switch = False, store: StorePath = None,
 ) -> None:  # fmt: skip
-    """Delete damaged and half-written files, and any runs that are named.
+    """Delete damaged and partially written files, plus any runs given as arguments.
 
     Parameters
     ----------
@@ -173,7 +173,7 @@ def prune(
     """
     opened = Store(Store(store, create=False).path)  # recreates empty folders, which copying a store may lose
     keys = {opened[run].key for run in runs}
-    if diverged:  # the index is only a cache: ask the run itself
+    if diverged:  # the index is only a cache, so check the run itself
         keys |= {key for key in opened.table("status == 'diverged'").index if opened.run(key).status == "diverged"}
     leftovers = sorted(opened.leftovers("tmp", "checkpoints", "damaged"))
     checkpoints = opened.unfinished() if unfinished else []

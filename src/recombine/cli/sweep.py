@@ -1,4 +1,4 @@
-"""The specs of a sweep, from the flags of `recombine train` or from a TOML, YAML or JSON file with the same names.
+"""Specs of a sweep, from the flags of `recombine train` or from a TOML, YAML or JSON file that uses the same names.
 
 Flags are generated from the fields of specs. A sweep contains every combination of repeated flags. An encoding,
 hold-out, training set or decoder is written as `name:field=value`, or with dotted flags (`--decoder.width 16`).
@@ -38,7 +38,7 @@ COMMON = {
     "task", "size", "data", "encoding", "holdout", "training", "training.samples", "isolated", "decoder",
     "decoder.width", "decoder.depth", "remedy", "seeds", "epochs", "steps", "batch", "lr", "weight_decay", "precision",
 }  # fmt: skip
-"""Flags that --help shows; --help-all shows the others too."""
+"""Flags shown by --help; --help-all also shows the others."""
 PANELS = {
     name: Group.create_ordered(name)
     for name in (
@@ -46,7 +46,7 @@ PANELS = {
         f"{MORE} fields of encodings, hold-outs and training sets",
     )
 }  # fmt: skip
-SEEDS = "Seeds: how many (8), a range with both ends included (0..31), or a list (3,5,9). Default: 1."
+SEEDS = "Seeds: a count (8), an inclusive range (0..31) or a list (3,5,9). Default: 1."
 MOST_SEEDS = 100_000
 MOST_RUNS = 1_000_000
 
@@ -59,7 +59,7 @@ class Flag:
     help: str
     panel: str
     switch: bool = False
-    """Whether the flag is boolean: it takes no value and is not swept."""
+    """Whether the flag is boolean, and so takes no value and cannot be swept."""
 
     @property
     def python_name(self) -> str:
@@ -80,7 +80,7 @@ class Flag:
 
 def spec_flags() -> list[Flag]:
     """Return a flag for every field of a run's spec, and one for the seeds."""
-    flags = [Flag("task", f"What to draw: {listed(TASKS)}.", "Task")]
+    flags = [Flag("task", f"Task. Choices: {listed(TASKS)}.", "Task")]
     switches = {name for cls in TASKS.values() for name, info in cls.model_fields.items() if info.annotation is bool}
     for name, texts in _fields(TASKS).items():
         flags.append(Flag(name, " ".join(texts) + _choices(name), "Task", name in switches))
@@ -103,7 +103,7 @@ def _choices(name: str) -> str:
 
 def _fields(registry: Registry[Any]) -> dict[str, list[str]]:
     """Return the fields of all registered classes, each with one help text per distinct meaning."""
-    shared = registry.base.model_fields  # described once, by the docstrings there
+    shared = registry.base.model_fields  # described once, by the docstrings of the base class
     kinds: dict[str, dict[str, list[str]]] = {}
     for kind, cls in registry.items():
         for name, info in cls.model_fields.items():
@@ -161,7 +161,7 @@ def _spec(choice: Mapping[str, str], tasks: dict[tuple[Any, ...], Any]) -> RunSp
 
 
 def _part(part: str, choice: Mapping[str, str], default: Any) -> Any:
-    """Return an encoding, hold-out, training rule or decoder, with the fields that dotted flags set."""
+    """Return an encoding, hold-out, training rule or decoder, with the fields set by dotted flags."""
     value = PARTS[part].parse(choice[part]) if part in choice else default
     changed = {name.split(".")[1]: text for name, text in choice.items() if name.startswith(f"{part}.")}
     if not changed:
@@ -175,7 +175,7 @@ def _part(part: str, choice: Mapping[str, str], default: Any) -> Any:
 
 
 def parse_seeds(words: Iterable[str] | None) -> list[int]:
-    """Return seeds: `8` means 0 … 7, `0..31` includes both ends, `3,5,9` is a list; several arguments are joined."""
+    """Return seeds: `8` means 0 … 7, `0..31` includes both ends, `3,5,9` is a list; multiple arguments are merged."""
     seeds: dict[int, None] = {}
     for word in words or ["1"]:
         more: range | list[int]
@@ -215,7 +215,7 @@ READERS: dict[str, Callable[[str], Any]] = {
 
 
 def read_sweep(path: Path, settings: Collection[str]) -> tuple[dict[str, dict[str, list[str]]], dict[str, Any]]:
-    """Return the flags of each grid in a file, keyed by the grid's place in it, and the file's settings.
+    """Return the flags of each grid in a file, keyed by the grid's location in it, and the file's settings.
 
     Flags outside any grid apply to all grids; a file without grids is a single grid.
     """
@@ -248,12 +248,12 @@ def read_sweep(path: Path, settings: Collection[str]) -> tuple[dict[str, dict[st
 
 
 def located(where: str, error: InvalidValue) -> InvalidValue:
-    """Return the error with the place where it occurred in front of its field."""
+    """Return the error with its location prepended to the field name."""
     return InvalidValue(f"{where}: {error.field}", error.value, error.allowed)
 
 
 def _flags(table: Mapping[str, Any], settings: Iterable[str] = ()) -> dict[str, list[str]]:
-    """Return the values of each flag; `settings` are other allowed names, to suggest for a misspelt flag."""
+    """Return the values of each flag; `settings` are other valid names to suggest for a misspelt flag."""
     names = {name: flag.name for flag in spec_flags() for name in (flag.name, flag.name.replace("_", "-"))}
     names |= {short: name for name, short in SHORT.items()}
     flat: dict[str, Any] = {}

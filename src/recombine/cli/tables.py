@@ -1,4 +1,4 @@
-"""Tables for the terminal, and text for stored specs and scores. Imports without torch."""
+"""Tables for the terminal, and text for stored specs and scores. Does not import torch."""
 
 from __future__ import annotations
 

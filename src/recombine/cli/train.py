@@ -30,7 +30,7 @@ RARE = Group.create_ordered(f"{MORE} execution")
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class ExecutorFlags:
-    """Where to train, and where to store runs."""
+    """Flags that set where to train and where to store runs."""
 
     device: Annotated[str | None, Parameter(help=f"Device to train on: {listed(DEVICES)}. Default: auto.")] = None
     store: StorePath = None
@@ -51,10 +51,10 @@ class ExecutorFlags:
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class TrainingFlags(ExecutorFlags):
-    """Where and how to train; a sweep file can set the same fields outside its grids."""
+    """Flags that set where and how to train; a sweep file can set the same fields outside its grids."""
 
     memory: Annotated[float | None, Parameter(group=RARE)] = None
-    """GPU memory limit in GiB. Default: all that is free."""
+    """GPU memory limit in GiB. Default: all free memory."""
     checkpoint: Annotated[float | None, Parameter(group=RARE)] = None
     """Seconds between checkpoints. Default: 30."""
 
@@ -102,7 +102,7 @@ def train(
     dry_run
         Only print what would be trained.
     check
-        Read every file of completed runs and retrain damaged ones (bytes; default without FILE), or trust them (names).
+        Check all files of completed runs and retrain damaged ones (bytes, default without FILE), or trust them (names).
     """
     given = {flag.name: values.get(flag.python_name) for flag in spec_flags()}
     flags = {name: [str(v)] if isinstance(v, bool) else v for name, v in given.items() if v not in (None, [])}

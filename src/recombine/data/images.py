@@ -1,4 +1,4 @@
-"""Images with known factors, from a file or folder, from arrays, or looked up by their identity.
+"""Images with known factors, loaded from a file, folder or arrays, or looked up by their identity.
 
 Images are `(row, y, x)` or `(row, y, x, channel)`; pixels are uint8 (0 … 255, or 0 and 1 if none is larger), bool, or
 floats from 0 to 1. The identity is a SHA-256 of all pixels, factor names and values, independent of the file format.
@@ -37,7 +37,7 @@ from recombine.files import cache_folder, one_line_errors, open_regular, parsed_
 from recombine.keys import DIGEST_LENGTH, canonical_json, json_digest
 
 SAMPLED = 2048
-"""Number of images from which the mean is estimated."""
+"""Number of images used to estimate the mean."""
 READERS = {
     **dict.fromkeys((".npz", ".h5", ".hdf5", ".hdf"), from_arrays), ".csv": from_csv, ".tsv": from_csv,
 }  # fmt: skip
@@ -48,7 +48,7 @@ IN_MEMORY = 2**26
 """Compressed images up to this size, in bytes, are kept in memory instead of being unpacked to a file."""
 SPARE_BYTES = 2**28
 NOTABLE = 2**26
-"""Size in bytes from which reading is slow enough to be announced."""
+"""Size in bytes above which reading is slow enough to be announced."""
 
 
 class Pixels:
@@ -61,7 +61,7 @@ class Pixels:
         return self.shape[0]
 
     def take(self, rows: np.ndarray) -> np.ndarray:
-        """Return a copy of some rows, as stored."""
+        """Return a copy of some rows in their stored format."""
         return self.array[rows]
 
     def blocks(self) -> Iterator[np.ndarray]:
@@ -72,7 +72,7 @@ class Pixels:
 
 
 class FilePixels(Pixels):
-    """Uncompressed images in a file, from an offset on, read by row."""
+    """Uncompressed images in a file, starting at an offset and read row by row."""
 
     # not a memory map: its pages would count as the process's memory, and truncating a mapped file kills the process
     def __init__(self, path: Path, offset: int, shape: tuple[int, ...], dtype: np.dtype) -> None:
@@ -84,7 +84,7 @@ class FilePixels(Pixels):
             raise InvalidValue("data", str(path), f"a file of at least {needed} bytes")
 
     def take(self, rows: np.ndarray) -> np.ndarray:
-        """Return a copy of some rows, as stored; consecutive rows are read at once."""
+        """Return a copy of some rows in their stored format; consecutive rows are read at once."""
         images = np.empty((len(rows), *self.shape[1:]), dtype=self.dtype)
         content = images.reshape(-1).view(np.uint8).data
         ends = [*(np.flatnonzero(np.diff(rows) != 1) + 1).tolist(), len(rows)] if len(rows) else []
@@ -109,7 +109,7 @@ class LabelledImages:
     largest: float
     """Largest pixel value, as stored."""
     path: Path | None = None
-    """The file they came from, if any."""
+    """The file that contains the images, if any."""
     factors_field: str = "data"
     """Prefix of factor names in error messages, followed by a dot."""
 
@@ -162,7 +162,7 @@ class Identity:
             high = float(block.max())
             if block.dtype.kind == "f" and not (block.min() >= 0 and high <= 1):  # also catches NaN
                 row, *place = np.argwhere(~((block >= 0) & (block <= 1)))[0].tolist()
-                allowed = f"bytes, or numbers from 0 to 1 (row {self._rows + row} has another)"
+                allowed = f"bytes, or numbers from 0 to 1 (row {self._rows + row} has other values)"
                 raise InvalidValue(self._field, float(block[(row, *place)]), allowed)
             self.largest = max(self.largest, high)
             self._rows += len(block)
@@ -180,7 +180,7 @@ _OPEN: WeakValueDictionary[str, LabelledImages] = WeakValueDictionary()
 
 
 def open_images(data: LabelledImages | str | os.PathLike[str]) -> LabelledImages:
-    """Return images with their factors, given a path or the identity of data that were opened before."""
+    """Return images with their factors, given a path or the identity of previously opened data."""
     if isinstance(data, LabelledImages):
         return data
     if isinstance(data, str) and IDENTITY.fullmatch(data):
@@ -205,18 +205,18 @@ def open_images(data: LabelledImages | str | os.PathLike[str]) -> LabelledImages
 
 
 def _known(digest: str) -> LabelledImages:
-    """Return data that were opened before, in this process or another."""
+    """Return data previously opened in this process or another."""
     opened = _OPEN.get(digest)
     if opened is not None:
         return opened
     path = _record(digest).get("path")
     if isinstance(path, str) and os.path.exists(path):
         return reopened(Path(path), digest)
-    raise InvalidValue("data", digest, "data that were opened here before; open their file or pass their arrays again")
+    raise InvalidValue("data", digest, "previously opened data; open the file or pass the arrays again")
 
 
 def reopened(path: Path, digest: str) -> LabelledImages:
-    """Reopen, from its file, data that were opened earlier or in another process."""
+    """Reopen data from a file that was opened earlier or in another process."""
     opened = open_images(path)
     if opened.digest != digest:
         raise InvalidValue("data", digest, f"unchanged data ({path} has changed since)")
@@ -224,7 +224,7 @@ def reopened(path: Path, digest: str) -> LabelledImages:
 
 
 def with_factors(images: Any, factors: Mapping[str, Any]) -> LabelledImages:
-    """Return images with their factors, given arrays."""
+    """Return images with their factors from arrays."""
     array = np.asarray(images.detach().cpu() if isinstance(images, torch.Tensor) else images)
     check_images("images", array.shape, array.dtype)
     if not isinstance(factors, Mapping) or not 1 <= len(factors) <= MOST_FACTORS:
@@ -265,7 +265,7 @@ def _seen_as(paths: list[Path]) -> str:
 
 
 def _record(name: str) -> dict[str, Any]:
-    """Return a record from the cache; empty if it is missing or unreadable."""
+    """Return a record from the cache, or an empty one if it is missing or unreadable."""
     with suppress(OSError, ValueError):
         record = parsed_json(read(folder() / f"{name}.json"))
         if isinstance(record, dict):
@@ -282,7 +282,7 @@ def _keep(name: str, record: dict[str, Any]) -> None:
 
 
 def _pixels_of(source: Source, seen: str) -> tuple[Pixels, str, float]:
-    """Return a file's images with their identity and largest value, reading all images unless both are known."""
+    """Return a file's images with their identity and largest value; all images are read unless both are known."""
     record = _record(seen)
     identity = Identity(source.shape, source.dtype, source.columns, source.images_field)
     digest, largest = record.get("digest"), record.get("largest")
@@ -317,7 +317,7 @@ def _unpacked(source: Source, identity: Identity) -> Pixels:
     if source.nbytes + SPARE_BYTES > free:
         sizes = f"{source.nbytes / 2**30:.1f} GiB of images, {free / 2**30:.1f} free in {folder()}"
         raise InvalidValue("data", str(source.path), f"small enough for the disk ({sizes}; see RECOMBINE_CACHE)")
-    _say(source, f"unpacking {source.path} into {folder()}, only once")
+    _say(source, f"unpacking {source.path} into {folder()} (only needed once)")
     arriving = folder() / f"{_seen_as([source.path])}{SUFFIX}"
     write(arriving, (block.data for block in identity.fed(source.blocks())), "data")
     unpacked = folder() / f"{identity.digest}{SUFFIX}"

@@ -1,7 +1,7 @@
 """Readers of `.npz` and HDF5 files in the layouts of dSprites, 3D Shapes and MPI3D, and of image folders with a CSV.
 
-Nothing is unpickled, no links to other files are followed, and sizes are checked before reading, so that a small file
-cannot fill the memory. docs/data.md describes the layouts.
+Nothing is unpickled, links to other files are not followed, and sizes are checked before reading, so that a small file
+cannot exhaust memory. docs/data.md describes the layouts.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from recombine.errors import InvalidValue, RecombineError, listed, reason_of
 from recombine.files import open_regular, read_given
 
 IMAGES = {"imgs": "latents_values", "images": "labels"}
-"""For each possible key of the images, the key of their factors."""
+"""For each supported key of the images, the key of their factors."""
 NAMES, SIZES = "factor_names", "factor_sizes"
 PUBLISHED = {
     "latents_values": ("color", "shape", "scale", "orientation", "posX", "posY"),
@@ -49,7 +49,7 @@ PUBLISHED = {
 MPI3D_SIZES = {1_036_800: (6, 6, 2, 3, 3, 40, 40), 460_800: (4, 4, 2, 3, 3, 40, 40)}
 """Sizes of MPI3D's factors by number of images: simple shapes; challenge and complex shapes."""
 LOCAL_HEADER = 30
-"""Size in bytes of the zip local header before each array, without the array's name and the extra field."""
+"""Size in bytes of the zip local header before each array, excluding the array's name and the extra field."""
 LARGEST_IN_MEMORY = 2**30
 """Maximum size of the labels in bytes."""
 LARGEST_CHUNK = 2**28
@@ -57,7 +57,7 @@ LARGEST_CHUNK = 2**28
 MODES = {**dict.fromkeys(("1", "L", "LA"), "L"), **dict.fromkeys(("RGB", "P", "RGBA", "PA"), "RGB")}
 """Supported Pillow modes, and the mode to which each is converted."""
 FILE_COLUMNS = ("file", "filename", "file_name", "image", "path")
-"""Accepted names of the column of file names, in upper or lower case."""
+"""Accepted names for the column of file names, in upper or lower case."""
 DELIMITERS = (",", ";", "\t", "|")
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|[+-]?(nan|inf|infinity)", re.IGNORECASE)
 
@@ -68,7 +68,7 @@ class Described(NamedTuple):
     shape: tuple[int, ...]
     dtype: np.dtype
     offset: int | None
-    """Its byte offset in the file if it is stored uncompressed."""
+    """Byte offset of the array in the file if it is stored uncompressed."""
     c_order: bool = True
 
     @property
@@ -79,7 +79,7 @@ class Described(NamedTuple):
 
 @contextmanager
 def _opened(path: Path, kind: str) -> Iterator[IO[bytes]]:
-    """Open a regular file (a pipe would block), and report any error while reading it in one line."""
+    """Open a regular file (a pipe would block) and report read errors in one line."""
     try:
         with os.fdopen(open_regular(path, follow=True), "rb") as file:
             yield file
@@ -178,13 +178,13 @@ class Hdf5File:
         """Yield the rows of an array in order, in blocks."""
         with self._file() as file:
             dataset = self._dataset(file, key)
-            chunk = dataset.chunks[0] if dataset.chunks else 1  # a chunk is always unpacked whole
+            chunk = dataset.chunks[0] if dataset.chunks else 1  # a chunk is always unpacked as a whole
             step = -(-rows_per_block(dataset.shape, dataset.dtype) // chunk) * chunk
             for first in range(0, len(dataset), step):
                 yield dataset[first : first + step]
 
     def _dataset(self, file: Any, key: str) -> Any:
-        """Return an array that is stored in this file itself."""
+        """Return an array stored in this file itself."""
         import h5py
 
         dataset = file[key] if isinstance(file.get(key, getlink=True), h5py.HardLink) else None
@@ -264,7 +264,7 @@ def _in_order(file: Container, rows: int) -> dict[str, np.ndarray]:
 
 
 def _names(file: Container, key: str, count: int) -> list[str]:
-    """Return factor names: those in the file, the published ones, or numbered ones."""
+    """Return the factor names given in the file, or else the published or numbered ones."""
     names = list(PUBLISHED[key]) if len(PUBLISHED[key]) == count else [f"factor_{k}" for k in range(count)]
     if NAMES in file.keys:
         given = _load(file, NAMES)
@@ -336,7 +336,7 @@ def _decoded(path: Path, row: int) -> np.ndarray:
 
 
 def read_labels(path: Path) -> tuple[list[str], dict[str, np.ndarray]]:
-    """Return the file names and factor columns in a CSV, in any encoding and dialect that spreadsheets write."""
+    """Return the file names and factor columns in a CSV, in any encoding and dialect written by spreadsheets."""
     content = read_given(path, "data")
     wide = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
     try:

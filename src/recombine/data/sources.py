@@ -1,7 +1,7 @@
-"""Images and columns of factor values, from a file or from arrays, and the grid that the factors span.
+"""Images and columns of factor values, from a file or from arrays, and the grid spanned by the factors.
 
-Numbers and angles keep their values, evenly spaced or not; categories are numbered from 0 in sorted order. Angles are
-in degrees unless a full turn is given. A factor with a single value is left out.
+Numbers and angles keep their values, whether evenly spaced or not; categories are numbered from 0 in sorted order.
+Angles are in degrees unless the size of a full turn is given. A factor with a single value is left out.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ LARGEST_SIDE = 4096
 MOST_FACTORS = 64
 PIXEL_TYPES = ("uint8", "bool", "float16", "float32", "float64")
 EVEN = 1e-4
-"""Tolerance for even spacing, relative to the spacing: labels are often stored in single precision."""
+"""Tolerance for even spacing, relative to the spacing, since labels are often stored in single precision."""
 ROUNDING = 1e-9
 """Values closer than this, relative to a factor's range, count as equal up to rounding."""
 WRITTEN = 1e-5
@@ -52,7 +52,7 @@ class Source:
 
 
 def check_images(name: str, shape: tuple[int, ...], dtype: np.dtype) -> None:
-    """Raise an error unless shape and type are valid for images."""
+    """Raise an error unless the shape and type are valid for images."""
     if len(shape) not in (3, 4):
         raise InvalidValue(name, shape, "an array of shape (row, y, x) or (row, y, x, channel)")
     if len(shape) == 4 and shape[3] not in CHANNELS:
@@ -78,7 +78,7 @@ class Levels(NamedTuple):
 
 
 class Arrangement(NamedTuple):
-    """The grid that the columns span, and the row of each combination (−1 if there is none)."""
+    """The grid spanned by the columns, and the row of each combination (−1 if there is none)."""
 
     grid: FactorGrid
     levels: dict[str, tuple[Any, ...]]
@@ -116,7 +116,7 @@ def check_names(field: str, names: Iterable[str]) -> None:
 
 
 def factor_of(name: str, column: np.ndarray, form: Form = "number", turn: float = TURN, field: str = "data") -> Levels:
-    """Return the factor that a column describes, with its values."""
+    """Return the factor described by a column, with its values."""
     is_text = column.dtype.kind == "U"
     if is_text and form == "angle":
         raise InvalidValue(f"{field}.{name}", str(column[0]), "numbers, since the factor is an angle")
@@ -133,7 +133,7 @@ def factor_of(name: str, column: np.ndarray, form: Form = "number", turn: float 
     if form == "angle":
         if span > turn * (1 + WRITTEN):
             raise InvalidValue(f"{field}.{name}", [levels[0], levels[-1]], f"angles within one turn ({turn:g})")
-        period = span if abs(span - turn) <= WRITTEN * turn else turn  # their span, so that both ends coincide
+        period = span if abs(span - turn) <= WRITTEN * turn else turn  # the values' span, so that both ends coincide
     even = np.linspace(values[0], values[-1], count)
     spacing = span / max(1, count - 1)
     if bool((np.abs(values - even) <= EVEN * spacing).all()):
@@ -158,7 +158,7 @@ def arranged(columns: Mapping[str, np.ndarray], forms: Mapping[str, Form], turn:
     if len(repeated):
         one, other = (int(row) for row in order[repeated[0] : repeated[0] + 2])
         named = ", ".join(f"{level.factor.name}={level.values[level.positions[one]]}" for level in varying)
-        raise InvalidValue(field, named, f"data with each combination once (not in rows {one} and {other})")
+        raise InvalidValue(field, named, f"data without repeated combinations (see rows {one} and {other})")
     row_of_point = np.full(combinations, -1, dtype=np.int64)
     row_of_point[flat] = np.arange(len(flat))
     return Arrangement(

@@ -1,8 +1,8 @@
 """Decoders as chains of named stages, from `(batch, code)` to `(batch, y, x)` or `(batch, channel, y, x)`.
 
 A spec (`CNN(width=64, depth=4)`) is a frozen record; `build` makes the `torch.nn.Module` for a given interface. It
-describes the architecture only: no members, devices or kernels. `decoder.activations(codes)` returns the output of
-every stage, which the per-layer metrics read.
+describes only the architecture, not members, devices or kernels. `decoder.activations(codes)` returns the output of
+every stage, which the per-layer metrics use.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Interface:
 
     @property
     def pixels(self) -> int:
-        """Number of values of an image, over all channels."""
+        """Number of values in an image, including all channels."""
         return math.prod(self.image_shape)
 
 
@@ -124,7 +124,7 @@ AnyDecoder = Annotated[SerializeAsAny[DecoderSpec], BeforeValidator(DECODERS.par
 
 
 class ToImage(nn.Module):
-    """Reshape the values of an image to its axes."""
+    """Reshape flat vectors of pixel values to images."""
 
     def __init__(self, image_shape: tuple[int, ...]) -> None:
         super().__init__()

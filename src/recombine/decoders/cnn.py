@@ -1,9 +1,9 @@
 """Convolutional decoder from a 1×1 code to an image, and encoder from an image to its code.
 
-One transposed convolution maps the code to 7×7 pixels. Each of `depth` blocks then doubles the size until it reaches
-the image size, and keeps it after that, followed by ReLU. A final convolution outputs the image's channels. Image sizes
+One transposed convolution maps the code to 7×7 pixels. Each of `depth` further blocks doubles the size until it reaches
+the image size, then keeps it, and ends in a ReLU. A final convolution outputs the image's channels. Image sizes
 other than 7, 14, 28, 56, … require nearest-neighbour resizing at the end. Stages: `layer0` … `layer{depth}` (after
-their ReLU) and `output`. Parameters are in the order of `CNN.convolutions`, weight and bias of each in turn.
+their ReLU) and `output`. Parameters are in the order of `CNN.convolutions`, each weight followed by its bias.
 
 Stages of the encoder: `layer1` …, `hidden` and `output`.
 """

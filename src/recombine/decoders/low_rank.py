@@ -1,8 +1,8 @@
-"""Low-rank rendered embeddings: each factor value has a low-rank image, before factors interact (Eq. 8–12, 43–48).
+"""Low-rank embeddings, which render each factor value as a low-rank image before factors interact (Eq. 8–12, 43–48).
 
 `LowRankEmbedding` works with any number of factors, any image size and any module after it. For each value of each
 factor it holds `W = Σ_n λ⁽ⁿ⁾ v⁽ⁿ⁾ u⁽ⁿ⁾ᵀ` with unit-norm v (over rows) and u (over columns); a factor's channel is the
-mixture of these images weighted by its code, so one-hot codes select one and an absent factor leaves its channel empty.
+mixture of these images weighted by its code, so a one-hot code selects one, and an absent factor's channel is empty.
 
 For colour images, an embedding has one low-rank matrix W per colour channel. With a single grey image per factor, later
 layers would have to infer a colour from one number, and a factor such as hue would not be rendered at all. Channels are
@@ -10,8 +10,8 @@ ordered by factor, then colour; penalties are sums over all matrices.
 
 Notes
 -----
-The published scripts penalise the variance of the raw vectors and normalise them at use: `vectors="raw"`. The
-paper's Eq. 11 speaks of the vectors of the decomposition, which have unit norm: `vectors="unit"`, the default.
+With `vectors="raw"`, the variance of the raw vectors is penalised, as in the published scripts, and they are normalised
+at use. The default, `vectors="unit"`, follows the paper's Eq. 11, whose decomposition has vectors of unit norm.
 Variances are over the pixel index and divide by its length.
 """
 
@@ -96,7 +96,7 @@ class LowRankEmbedding(nn.Module):
     image_shape
         `(y, x)`, or `(channel, y, x)` for colour.
     rank
-        Maximum rank of an embedding; None: the smaller side of the image.
+        Maximum rank of an embedding. Default: the smaller side of the image.
     vectors
         Vectors to which the variance penalty applies: normalised or raw.
 

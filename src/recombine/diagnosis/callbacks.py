@@ -1,4 +1,4 @@
-"""A callback that diagnoses a module at regular intervals during the user's training, and restores it exactly."""
+"""A callback that diagnoses a module at regular intervals during training without affecting the training."""
 
 from __future__ import annotations
 
@@ -29,27 +29,27 @@ USUAL = (
 )  # fmt: skip
 """Metrics logged by default, if they can be measured."""
 CASES = ("stage", "kernel", "prediction")
-"""Dimensions whose entries are logged separately; a metric is averaged over all other dimensions."""
+"""Dimensions whose entries are logged separately; metrics are averaged over all other dimensions."""
 
 
 class DiagnosisCallback:
-    """Measures a module during training, records the metrics and logs them.
+    """Measures a module during training, and records and logs the metrics.
 
-    The module is restored exactly, so training gives bit-identical results with and without the callback.
+    The module's state is restored exactly, so training is bit-identical with and without the callback.
 
     Parameters
     ----------
     grid
         Factors and their values, as for `diagnose`.
     every
-        Measure at steps that are multiples of this; other calls do nothing.
+        Measurement interval: steps that are not multiples of it are skipped.
     metrics
-        Variables of a diagnosis to log (docs/metrics.md). Default: errors on kept and held-out combinations,
-        factorization, partial factorization and the standard deviation of the log volume, if they can be measured.
+        Variables of the diagnosis to log (docs/metrics.md). Default: errors on kept and held-out combinations,
+        factorization, partial factorization, and the standard deviation of the log volume, where measurable.
     log
         A function that takes a dictionary of numbers and the step, such as `wandb.log`.
     prefix
-        Prefix of the logged names.
+        Prefix for the logged names.
     **settings
         Other arguments of `diagnose`: `encode`, `holdout`, `targets`, `stages`, `data`, `points`, ….
 
@@ -92,17 +92,17 @@ class DiagnosisCallback:
         self.grid, self.log, self.prefix, self.settings = grid, log, prefix, settings
         self.calls = 0
         self.measured: list[tuple[int, Diagnosis]] = []
-        """The step and the requested variables of every measurement."""
+        """The step and the requested variables for each measurement."""
 
     def __call__(self, module: nn.Module, step: int | None = None) -> dict[str, float] | None:
         """Measure the module if the step is a multiple of `every`, and return the metrics by name.
 
-        Return None between measurements and, in distributed training, on all ranks but 0.
+        Return None at skipped steps and, in distributed training, on all ranks except 0.
 
         Parameters
         ----------
         module
-            The module; `torch.compile`, `DistributedDataParallel` and `DataParallel` are unwrapped.
+            The module; `torch.compile`, `DistributedDataParallel` and `DataParallel` wrappers are removed.
         step
             The step or epoch. Default: the number of previous calls.
         """
@@ -129,7 +129,7 @@ class DiagnosisCallback:
 
     @property
     def history(self) -> pandas.DataFrame:
-        """A DataFrame with one row per measurement, indexed by step; column names lack the prefix."""
+        """A DataFrame with one row per measurement, indexed by step; column names omit the prefix."""
         import pandas
 
         index = pandas.Index([step for step, _ in self.measured], name="step", dtype=int)
@@ -157,7 +157,7 @@ class DiagnosisCallback:
         """
         if each not in ("epoch", "step"):
             raise InvalidValue("each", each, "epoch or step")
-        # the package that is already imported comes first, since its trainer does not accept the other's callbacks
+        # try an already imported package first, since its trainer does not accept the other package's callbacks
         for name in sorted(("lightning.pytorch", "pytorch_lightning"), key=lambda name: name not in sys.modules):
             with suppress(ImportError):
                 return _lightning_class(import_module(name))(self, module, each)
@@ -165,7 +165,7 @@ class DiagnosisCallback:
 
 
 def _cases(name: str, variable: xarray.DataArray) -> Iterator[tuple[str, float]]:
-    """Yield the name and value of each entry along `CASES`, averaged over factors and points; none for labels."""
+    """Yield the name and value of each entry along `CASES`, averaged over factors and points; skip label columns."""
     column = STAGE_METRICS.columns().get(name)
     if column is not None and column.labels:
         return
@@ -180,7 +180,7 @@ def _cases(name: str, variable: xarray.DataArray) -> Iterator[tuple[str, float]]
 
 @cache
 def _lightning_class(package: Any) -> Any:
-    """Define the callback's class on demand, because Lightning is not a dependency."""
+    """Define the callback class on demand, because Lightning is not a dependency."""
 
     class LightningDiagnosis(package.Callback):
         """Calls a `DiagnosisCallback` at the end of epochs or batches and logs its numbers."""

@@ -55,7 +55,7 @@ from recombine.tasks import ArrayTask
 
 GEOMETRIES = ("auto", "exact", "differences")
 PERMUTATIONS = 499
-"""Number of permutations in the kernel test; studies that need smaller p-values use more."""
+"""Number of permutations in the kernel test; studies that require smaller p-values use more."""
 
 
 def diagnose(
@@ -80,46 +80,48 @@ def diagnose(
     Parameters
     ----------
     module
-        A module that maps a batch of encoded factor values to a batch of outputs; or a finished run or its checkpoint
-        (`ModelConfig.from_pretrained(folder)`), whose spec supplies everything from grid to background.
+        A module that maps a batch of encoded factor values to a batch of outputs, or a finished run or its checkpoint
+        (`ModelConfig.from_pretrained(folder)`), whose spec supplies all arguments from `grid` to `background`.
     grid
         Factors and their values, or a string such as `x=0:27,y=0:27`.
     data
-        Images with their factors, as a file or an `ArrayTask`, instead of grid, targets and background. The encoding
-        and hold-out of an `ArrayTask` are the defaults of `encode` and `holdout`.
+        Images with their factors, as a file or an `ArrayTask`; replaces `grid`, `targets` and `background`. The
+        encoding and hold-out of an `ArrayTask` are the defaults for `encode` and `holdout`.
     encode
         An encoding, its name, or a function from `(point, factor)` values to inputs. Default: raw factor values.
     holdout
         Combinations held out of training: a hold-out, its name, or a boolean mask over the grid.
     stages
-        Paths of submodules, or patterns (`*` within a level, `**` across levels). Default: the submodules in the order
-        in which they run, with wrappers replaced by their contents.
+        Paths of submodules or patterns (`*` matches within a level, `**` across levels). Default: the submodules in the
+        order in which they run, with wrappers replaced by their children.
     targets
-        Target outputs, for errors and superposition: one row per grid point in the grid's order, or a function of
-        `(point, factor)` values. For a sampled grid, only the rows that are needed are read.
+        Target outputs for errors and superposition scores: one row per grid point in the grid's order, or a function
+        of `(point, factor)` values. For a sampled grid, only the required rows are read.
     background
-        Value of an empty output in every channel. Default: 0.
+        Value of every channel in an empty output. Default: 0.
     memory
         Memory budget in bytes.
     geometry
-        How to compute the metric tensor. `auto`: by exact derivatives if encoding and module have them, else by
-        differences between grid points; `exact`: raise an error instead; `differences`: always by differences.
+        How to compute the metric tensor. `auto` uses exact derivatives if the encoding and the module have them, and
+        finite differences between grid points otherwise; `exact` raises an error in that case; `differences` always
+        uses finite differences.
     thorough
-        Also compute the expensive metrics, such as tests of factorization up to an invertible map: all of them (True)
-        or the named ones (docs/metrics.md). Not allowed together with `metrics`.
+        Whether to compute expensive metrics too, such as tests of factorization up to an invertible map: all of them
+        (True) or only the named ones (see docs/metrics.md). Cannot be combined with `metrics`.
     points
-        Maximum number of grid points to measure. A larger grid is sampled, and variables that end in `_se` hold
-        standard errors. Default: 4096.
+        Maximum number of grid points to measure. Larger grids are sampled, and variables with the suffix `_se` hold
+        the standard errors. Default: 4096.
     seed
         Seed for sampling large grids.
     metrics
-        Variables to compute, such as `["ood_error", "factorization_mean"]` (docs/metrics.md). Default: all.
+        Variables to compute, e.g. `["ood_error", "factorization_mean"]`. Default: all except expensive ones.
 
     Returns
     -------
     Diagnosis
-        A Dataset. `attrs["metric"]` says how the metric tensor was computed (absent if no variable needs it),
-        `attrs["metric_reason"]` why it is not exact, and `attrs["notes"]` what else affects the numbers.
+        A Dataset. `attrs["metric"]` states how the metric tensor was computed (absent if no variable requires it),
+        `attrs["metric_reason"]` explains why it is not exact, and `attrs["notes"]` lists anything else that affects
+        the results.
 
     Examples
     --------
@@ -160,7 +162,7 @@ def diagnose(
 
 @dataclass(frozen=True)
 class Selection:
-    """The names of the stage metrics to compute, and whether to compute kernel and superposition scores."""
+    """Names of the stage metrics to compute, and whether to compute kernel and superposition scores."""
 
     stage_metrics: list[str]
     kernels: bool = True
@@ -168,7 +170,7 @@ class Selection:
 
 
 def selected(names: Sequence[str] | None, thorough: bool | Collection[str]) -> Selection:
-    """Return what must be computed to obtain these variables, or the default."""
+    """Return what must be computed to obtain these variables, or the default selection if `names` is None."""
     if names is None:
         return Selection(usual_metrics(thorough))
     if thorough:
@@ -188,7 +190,7 @@ def _needs(names: Sequence[str]) -> set[Need]:
 
 
 def _geometry(setting: str, runner: Runner, parts: Sequence[Part], selection: Selection) -> Geometry:
-    """Return exact metric tensors for all parts, or the reason for finite differences; neither if not needed."""
+    """Return exact metric tensors for all sub-grids, the reason for finite differences, or neither if not required."""
     encoding, grid = runner.subject.encoding, runner.subject.grid
     if Need.METRIC not in _needs(selection.stage_metrics):
         return Geometry(None)
@@ -211,7 +213,7 @@ def _geometry(setting: str, runner: Runner, parts: Sequence[Part], selection: Se
 def _measured(
     runner: Runner, part: Part, exact: dict[str, Tensor] | None, selection: Selection
 ) -> tuple[StageProfile, dict[str, Any]]:
-    """Return the stage metrics and the output scores on one part of the grid."""
+    """Return the stage metrics and output scores on one sub-grid."""
     subject, points = runner.subject, runner.values(part.grid.points)
     targets = None if subject.targets is None else subject.target_rows(part.indices)
     names, neighbours = part.metrics(selection.stage_metrics), None
@@ -249,7 +251,7 @@ def _measured(
 
 
 def _errors(outputs: Tensor, targets: Tensor, part: Part) -> dict[str, Any]:
-    """Return the squared error at each point; on a whole grid also the mean errors, absolute and over the mean's."""
+    """Return the squared error per point; on a whole grid, also mean errors, absolute and relative to the mean's."""
     truth, mask = targets.cpu().double(), part.held_out
     error = squared_error(outputs.cpu().double(), truth)
     scores: dict[str, Any] = {"error": (part.grid.names, error.reshape(part.grid.shape).numpy())}
@@ -264,7 +266,7 @@ def _errors(outputs: Tensor, targets: Tensor, part: Part) -> dict[str, Any]:
 
 
 def _kernels(outputs: Tensor, positions: Tensor, part: Part) -> dict[str, Any]:
-    """Return the agreement of the outputs' Gram matrix with theoretical kernels."""
+    """Return the agreement between the outputs' Gram matrix and theoretical kernels."""
     gram = gram_matrix(outputs.cpu())
     agreement = kernel_agreement(gram, positions.cpu(), part.held_out, permutations=PERMUTATIONS)
     return {
@@ -277,7 +279,7 @@ def _kernels(outputs: Tensor, positions: Tensor, part: Part) -> dict[str, Any]:
 def _superposition(
     runner: Runner, part: Part, outputs: Tensor, targets: Tensor | None, points: Tensor, positions: Tensor
 ) -> dict[str, Any]:
-    """Return superposition scores of memorised outputs and, if each factor has its own code, of averaged codes."""
+    """Return superposition scores for memorised outputs and, if factors are encoded separately, for averaged codes."""
     subject, held_out, averaged = runner.subject, part.held_out.to(points.device), None
     background, encoding = subject.background, subject.encoding
     if isinstance(encoding, Encoding) and runner.rows.how != "whole":
@@ -300,7 +302,7 @@ def _shaped(targets: Tensor, outputs: Tensor) -> Tensor:
 
 
 def _averaged_scores(scores: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Return two scores as means over sub-grids with standard errors, and the others from the first sub-grid."""
+    """Return kernel and superposition scores averaged over sub-grids, and all other scores from the first sub-grid."""
     combined = {name: value for own in reversed(scores) for name, value in own.items()}
     for name in ("kernel_agreement", "superposition") if len(scores) > 1 else ():
         if name in combined:
@@ -310,11 +312,11 @@ def _averaged_scores(scores: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _sampled_errors(runner: Runner, plan: Plan) -> dict[str, Any]:
-    """Return the errors on kept and held-out combinations, also over those of the mean target, of a sampled grid."""
+    """Return errors on kept and held-out combinations of a sampled grid, absolute and relative to the mean target's."""
     subject, drawn = runner.subject, plan.points
     if subject.targets is None or drawn is None:
         return {}
-    # targets are read twice, for their mean and for the errors, so that few of them are in memory at a time
+    # targets are read twice, for their mean and for the errors, to keep only a few in memory at a time
     is_held_out = subject.held_out[drawn]
     kept = drawn[~is_held_out]
     sums = (subject.target_rows(indices).cpu().double().flatten(1).sum(dim=0) for indices in chunks(kept, ROWS_AT_ONCE))
@@ -348,7 +350,7 @@ def _add_estimate(
 def _dataset(
     subject: Subject, plan: Plan, profile: StageProfile, scores: dict[str, Any], geometry: Geometry, notes: list[str]
 ) -> Diagnosis:
-    """Return the labelled Dataset, with maps from the first part."""
+    """Return the labelled Dataset, with maps from the first sub-grid."""
     columns, grid, held_out = STAGE_METRICS.columns(), plan.parts[0].grid, plan.parts[0].held_out
     needing_metric = {name for name, metric in STAGE_METRICS.by_column().items() if Need.METRIC in metric.needs}
     how = "finite differences" if geometry.metrics is None else "exact"

@@ -1,4 +1,4 @@
-"""Figures of a diagnosis: a map per stage over a plane of the grid, and curves of metrics along the stages."""
+"""Figures for a diagnosis: a map of each stage on a plane of the grid, and plots of metrics against stage."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from recombine.panels import extent_of, outline, styled
 
 LONGEST_LABEL = 26
 LOWEST = -1.0
-"""Lowest value drawn: R² on held-out points has no lower bound; no other metric is negative."""
+"""Lowest value plotted. Only R² on held-out points, which has no lower bound, can be negative."""
 CHARACTERS = 10
-"""Characters per inch of a title; notes, in smaller type, have 1.5 times as many."""
+"""Characters per inch in titles; notes, set in smaller type, fit 1.5 times as many."""
 VOLUME = "volume"
 NEAR = 1e-6
 """Tolerance when matching a factor value, relative to the factor's range."""
 LISTED = 12
-"""Maximum number of values in a message."""
+"""Maximum number of values listed in a message."""
 
 
 def plane_figure(
@@ -36,9 +36,9 @@ def plane_figure(
     plane: Sequence[str] | None = None,
     at: Mapping[str, float] | None = None,
 ) -> Figure:
-    """Draw a column over a plane of the grid, one panel per stage; other factors are fixed by `at` or averaged over.
+    """Draw a variable on a plane of the grid, one panel per stage; other factors are fixed by `at` or averaged out.
 
-    Each panel has its own colour scale; the volume element is drawn as log10. Cells with held-out points are outlined.
+    Each panel has its own colour scale. The volume element is shown as log10. Cells with held-out points are outlined.
     """
     dims = {"stage", *result["held_out"].dims}
     drawable = [str(name) for name, values in result.data_vars.items() if {*values.dims} == dims]
@@ -84,7 +84,7 @@ def plane_figure(
 
 
 def _even(ax: Axes, values: np.ndarray, axis: str) -> np.ndarray:
-    """Return the values themselves if they are evenly spaced, else their ranks, with ticks labelled by value."""
+    """Return the values if they are evenly spaced; otherwise, return their ranks and label the ticks with values."""
     steps = np.diff(values)
     if len(steps) < 2 or np.allclose(steps, steps[0]):
         return values
@@ -95,7 +95,7 @@ def _even(ax: Axes, values: np.ndarray, axis: str) -> np.ndarray:
 
 
 def profile_figure(result: xarray.Dataset) -> Figure:
-    """Draw metrics along the stages, with one panel for each group of columns in the result."""
+    """Plot metrics against stage, with one panel for each group of variables in the result."""
     labels, prefix = stage_labels([str(stage) for stage in result["stage"].values])
     panels: dict[str, dict[str, str]] = {}
     for column in STAGE_METRICS.columns().values():
@@ -125,7 +125,7 @@ def profile_figure(result: xarray.Dataset) -> Figure:
 
 
 def stage_labels(stages: list[str]) -> tuple[list[str], str]:
-    """Return short stage labels, and the common path prefix that was removed from them."""
+    """Return short stage labels and the common path prefix removed from them."""
     inner = [stage for stage in stages if stage not in ("input", "output")]
     levels = [stage.split(".")[:-1] for stage in inner]
     shared = takewhile(lambda level: len(set(level)) == 1, zip(*levels, strict=False)) if len(inner) > 1 else ()
@@ -136,7 +136,7 @@ def stage_labels(stages: list[str]) -> tuple[list[str], str]:
 
 
 def _annotate(figure: Figure, title: str, result: xarray.Dataset, prefix: str, width: float) -> None:
-    """Add a title that says how the metric tensor was computed, if it was, and the notes below the panels."""
+    """Add a title, which states how any metric tensor was computed, and place the notes below the panels."""
     title += f" · metric: {method}" if (method := metric_method(result.attrs)) else ""
     heading = "\n".join(textwrap.wrap(title, int(width * CHARACTERS)))
     figure.suptitle(_literal(heading), fontsize=10)
@@ -149,7 +149,7 @@ def _annotate(figure: Figure, title: str, result: xarray.Dataset, prefix: str, w
 
 
 def _literal(text: str) -> str:
-    """Return the text with dollar signs escaped, so that matplotlib does not typeset it as mathematics."""
+    """Return the text with dollar signs escaped so that matplotlib does not interpret them as math mode."""
     return text.replace("$", r"\$")
 
 

@@ -1,4 +1,4 @@
-"""The result of a diagnosis: a labelled Dataset with a summary, in which *kept* combinations are those not held out."""
+"""The result of a diagnosis: a labelled Dataset with a summary, where *kept* combinations are those not held out."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ OUTPUT_SCORES = (
 )  # fmt: skip
 """Output scores shown in the summary."""
 FAILING = 0.5
-"""Outputs count as wrong from this error on, relative to the error of always predicting the mean kept target."""
+"""Outputs count as wrong if their error is at least this multiple of the error of predicting the mean kept target."""
 MARKER_AUROC = "marker_auroc.json"
-"""Name of the file with AUROCs and advice in a paper's package."""
+"""Name of the file with AUROCs and advice within a paper's package."""
 RECORD = "telling"
-"""Attribute with the record of AUROCs and advice (`packaged`), as JSON; stored results use this name."""
+"""Attribute that stores AUROCs and advice (see `packaged`) as JSON; stored results depend on this name."""
 AUROC_MEANING = (
-    "AUROC: how well the metric separates networks that compose from those that do not, on architectures that it was "
-    "not selected on (0.5: chance, 1: perfect); ↑: composing networks have higher values, ↓: lower values; fall: the "
-    "decrease along the stages is used"
+    "AUROC: how well the metric separates networks that generalize to unseen combinations (compose) from those that do "
+    "not, on architectures not used for its selection (0.5: chance, 1: perfect); ↑ / ↓: composing networks have higher "
+    "/ lower values; fall: the decrease along the stages is used"
 )
 OTHER_NAMES = frozenset({"stage", "factor", "other_factor", "kernel", "prediction", "held_out", "error"})
 
 
 def reserved_names() -> frozenset[str]:
-    """Return the names of variables and dimensions of a diagnosis, which a factor must not have."""
+    """Return the names of a diagnosis' variables and dimensions, which are not allowed as factor names."""
     columns = STAGE_METRICS.columns()
     dims = {dim for column in columns.values() for dim in column.dims} - {"point"}
     errors = {f"{name}{SUFFIX}" for name in (*OUTPUT_SCORES, *columns)}
@@ -82,16 +82,16 @@ class Diagnosis(xarray.Dataset):
     def draw(
         self, plane: Sequence[str] | None = None, at: Mapping[str, float] | None = None, column: str = "volume"
     ) -> Any:
-        """Return a matplotlib figure with a map of every stage over a plane through the grid.
+        """Return a matplotlib figure with a map of every stage on a plane through the grid.
 
         Parameters
         ----------
         plane
             Names of the factors along x and y. Default: the first two.
         at
-            Values of other factors, such as `{"shape": 0}`; factors without one are averaged over.
+            Values of other factors, e.g. `{"shape": 0}`. Factors without a value are averaged out.
         column
-            A variable with one value per stage and grid point; `volume` is drawn on a logarithmic scale.
+            A variable with one value per stage and grid point; `volume` is shown on a logarithmic scale.
         """
         from recombine.diagnosis.drawing import plane_figure
 
@@ -99,11 +99,11 @@ class Diagnosis(xarray.Dataset):
 
     @property
     def marker_auroc(self) -> dict[str, Any]:
-        """AUROCs of the metrics as predictors of composition, and advice (`packaged`); empty if none are installed."""
+        """AUROCs of the metrics as predictors of composition, with advice (see `packaged`); empty if not installed."""
         return dict(json.loads(self.attrs.get(RECORD, "{}")))
 
     def with_marker_auroc(self) -> Self:
-        """Return the result with the AUROCs of its variables and the advice (`packaged`) in its attributes."""
+        """Return the result with its variables' AUROCs and the advice (see `packaged`) added to its attributes."""
         known = packaged()
         names = {f"{name}{case}" for name in self.data_vars for case in self._cases(str(name))}
         scores = {name: score for name, score in known.get("numbers", {}).items() if name in names}
@@ -120,7 +120,7 @@ class Diagnosis(xarray.Dataset):
         return result
 
     def _cases(self, name: str) -> list[str]:
-        """Return the suffixes that name a score's values in summaries: its labels, or "" for a single number."""
+        """Return the suffixes that identify a score's values in summaries: its labels, or "" for a single number."""
         dims = self[name].dims
         return [f" {case}" for case in self[dims[0]].values] if name in OUTPUT_SCORES and dims else [""]
 
@@ -135,7 +135,7 @@ class Diagnosis(xarray.Dataset):
 
     @property
     def outcome(self) -> str:
-        """Whether the module composes, in words; empty without targets or a hold-out."""
+        """Whether the module generalizes to held-out combinations, in words; empty without targets or a hold-out."""
         kept, held_out = self._errors_over_mean
         if np.isnan(kept + held_out):
             return ""
@@ -150,7 +150,7 @@ class Diagnosis(xarray.Dataset):
         return kept, held_out
 
     def summary_table(self) -> dict[str, list[str]]:
-        """Return the summary's cells by column: one per stage, and one for the AUROC if any is shown."""
+        """Return the cells of the summary by column: one per stage, plus one for the AUROC if any is shown."""
         cells, scores = {"stage": [str(name) for name in self["stage"].values]}, dict[str, str]()
         record = self.marker_auroc
         for column in STAGE_METRICS.columns().values():
@@ -165,7 +165,7 @@ class Diagnosis(xarray.Dataset):
         return cells
 
     def summary_lines(self) -> list[str]:
-        """Return the lines below the table: output scores, hold-out, method, outcome, AUROCs, advice and notes."""
+        """Return the lines below the table: output scores, hold-out, method, outcome, AUROCs, advice, and notes."""
         lines, record = [], self.marker_auroc
         for name in OUTPUT_SCORES:
             if name in self:
@@ -181,12 +181,12 @@ class Diagnosis(xarray.Dataset):
         return [*lines, *self.advice, *(f"note: {note}" for note in self.notes)]
 
     def _cells(self, name: str, form: str, error_form: str, averaged: Sequence[Any] = ()) -> list[str]:
-        """Return a variable's values as strings, with half-widths of their 95 % intervals if the grid was sampled."""
+        """Return a variable's values as strings, with the half-widths of 95 % intervals if the grid was sampled."""
         texts = ["–" if np.isnan(own) else f"{own:{form}}" for own in np.atleast_1d(self[name].mean(averaged).values)]
         if f"{name}{SUFFIX}" not in self:
             return texts
         standard = self[f"{name}{SUFFIX}"]
-        # for a mean over factors, the mean half-width is an upper bound
+        # for a mean across factors, the mean half-width is an upper bound
         widths = np.atleast_1d(standard.mean(averaged).values) * standard.attrs["quantile"]
         both = zip(texts, widths, strict=True)
         return [text if np.isnan(width) else f"{text} ± {width:{error_form}}" for text, width in both]
@@ -203,11 +203,11 @@ class Diagnosis(xarray.Dataset):
 
 @cache
 def packaged() -> dict[str, Any]:
-    """Return the AUROCs and advice of an installed paper, written by `recombine report FOLDER --marker-auroc FILE`.
+    """Return the AUROCs and advice of an installed paper, as written by `recombine report FOLDER --marker-auroc FILE`.
 
-    `numbers` has, for each variable (with its case, e.g. `superposition memorised`), the `auroc`, the ends of its 95 %
-    interval (`low`, `high`), whether composing networks have `higher` values, the `position` where the difference is
-    clearest, and whether the decrease along the stages is used (`fall`); `networks` describes the networks.
+    For each variable (with its case, e.g. `superposition memorised`), `numbers` contains the `auroc`, the limits of its
+    95 % interval (`low`, `high`), whether composing networks have `higher` values, the `position` where the difference
+    is clearest, and whether the decrease along the stages is used (`fall`); `networks` describes the networks.
     """
     for entry in entry_points(group=PAPERS):
         module = find_spec(entry.module)  # imports only the parent package, not the paper

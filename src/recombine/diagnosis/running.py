@@ -1,13 +1,13 @@
-"""Running a user's module: restoring its state afterwards, batching examples as it allows, checking its derivatives.
+"""Run a user's module: batch examples in a way that it supports, check its derivatives, and restore its state.
 
 A module that draws random numbers in evaluation mode is run one example at a time, with the same random numbers for
 every example. A module whose outputs depend on other examples in the batch (batch statistics, a softmax over the batch)
 is also run one example at a time; if it does not accept a single example, the whole grid is run as one batch.
 
-Exact derivatives are used for all stages of a result or for none, so that stages can be compared. They are not used if
-torch has none, if a stage varies over the grid while its exact metric is 0 (`detach`, numpy, inference mode, integers),
-or if finite differences at a few points off the grid contradict them (`detach` in one branch, straight-through
-estimators).
+Exact derivatives are used either for all stages or for none, so that stages are comparable. They are not used if torch
+cannot compute them, if a stage varies across the grid although its exact metric is 0 (`detach`, numpy, inference mode,
+integers), or if they contradict finite differences at a few points off the grid (`detach` in one branch,
+straight-through estimators).
 """
 
 from __future__ import annotations
@@ -58,15 +58,15 @@ from recombine.training.devices import arithmetic
 
 SHARDED_TYPES = ("DTensor", "FlatParameter")
 ROWS_AT_ONCE = 64
-"""Batch size where the memory per row is unknown."""
+"""Batch size used when the memory per row is unknown."""
 SEED = 0
 """Seed set before every row if the module draws random numbers."""
 CHECKED = ((0.27, 0.61, 0.44), (0.72, 0.36, 0.58), (0.53, 0.19, 0.83))
-"""Points at which derivatives are checked, as fractions of the factors' ranges; codes may have kinks at grid points."""
+"""Off-grid points where derivatives are checked, as fractions of factor ranges; codes may have kinks on the grid."""
 MISMATCH = 0.02
-"""Tolerated relative difference between a derivative and finite differences, in addition to rounding."""
+"""Tolerated relative difference between a derivative and its finite-difference estimate, in addition to rounding."""
 STEPS = (1.0, 1 / 8, 1 / 64)
-"""Relative step sizes. A derivative must agree at one of them, since longer steps may cross kinks or whole periods."""
+"""Relative step sizes. A derivative must agree for one of them, since longer steps may cross kinks or whole periods."""
 ROUNDING = 0.05
 """Largest relative rounding error at which a shorter step is still informative."""
 UNCHECKED = "derivatives were not checked against finite differences: the module does not run between grid points"
@@ -89,7 +89,7 @@ def unwrapped(module: nn.Module) -> nn.Module:
 
 
 def refuse_unfinished(module: nn.Module) -> None:
-    """Refuse uninitialized lazy layers, whose shapes the first run would fix, and sharded weights."""
+    """Reject sharded weights and uninitialized lazy layers, whose shapes would be fixed by the first run."""
     for name, part in module.named_modules():
         if isinstance(part, LazyModuleMixin) and part.has_uninitialized_params():  # type: ignore[misc]
             required = "a module whose lazy layers are initialized: run it once on one of your inputs"
@@ -101,7 +101,7 @@ def refuse_unfinished(module: nn.Module) -> None:
 
 @contextmanager
 def running(subject: Subject, grid: FactorGrid, stages: Sequence[str] | None, memory: int) -> Iterator[Runner]:
-    """Run a subject's module in evaluation mode within a context; points of `grid` show how it must be batched."""
+    """Yield a runner for a subject's module in evaluation mode; use points of `grid` to find out how to batch it."""
     module = uncompiled(subject.module)
     refuse_unfinished(module)
     weight = next((p for p in (*module.parameters(), *module.buffers())), torch.empty(0))
@@ -111,11 +111,11 @@ def running(subject: Subject, grid: FactorGrid, stages: Sequence[str] | None, me
         inputs = subject.inputs(values).clone()  # the module may work in place
         return inputs.to(dtype) if inputs.is_floating_point() else inputs
 
-    strict = arithmetic("float32")  # TF32 rounding would hide the effect of small steps
+    strict = arithmetic("float32")  # TF32 rounding would mask the effect of small steps
     with strict, _called_as_now(module, device) as forward, undisturbed(module), _differentiable(module):
         points = grid.points.to(device, precision(device)).clone()
         watched = module_stages(module, forward, encode, points, stages)
-        # tolerated difference between two runs of the same rows, relative to a stage's largest activation
+        # tolerated difference between two runs on the same rows, relative to the stage's largest activation
         tolerance = max(watched.epsilon**0.5, 1e-3 if device.type == "cuda" else 0.0)
         rows = _row_treatment(watched, spread(points, 5), tolerance)
         if stages is None and watched.names:  # the last stage may be the output itself
@@ -133,7 +133,7 @@ def running(subject: Subject, grid: FactorGrid, stages: Sequence[str] | None, me
 
 @contextmanager
 def _called_as_now(module: nn.Module, device: torch.device) -> Iterator[Forward]:
-    """Yield the module to be run under the caller's autocast, while metrics are computed in full precision."""
+    """Yield a function that runs the module under the caller's autocast; metrics are computed in full precision."""
     kind = device.type
     enabled = is_autocast_available(kind) and torch.is_autocast_enabled(kind)
     dtype = torch.get_autocast_dtype(kind) if enabled else None
@@ -149,13 +149,13 @@ def _called_as_now(module: nn.Module, device: torch.device) -> Iterator[Forward]
 
 @contextmanager
 def undisturbed(module: nn.Module) -> Iterator[None]:
-    """Put the module in evaluation mode within a context; restore it and the random state afterwards."""
+    """Put the module in evaluation mode within the context; restore it and the random states afterwards."""
     parts = list(module.modules())
     flags = [part.training for part in parts]
     contents = [(buffer, buffer.clone()) for buffer in module.buffers()]
     attributes = [
         (held, dict(held))
-        for part in parts if not isinstance(part, torch.jit.ScriptModule)  # whose state cannot be reached
+        for part in parts if not isinstance(part, torch.jit.ScriptModule)  # its state is not accessible
         for held in (part._parameters, part._buffers, part._modules, part.__dict__)
     ]  # fmt: skip
     tensors = (*module.parameters(), *module.buffers())
@@ -182,17 +182,17 @@ def undisturbed(module: nn.Module) -> Iterator[None]:
 
 @contextmanager
 def _differentiable(module: nn.Module) -> Iterator[None]:
-    """Disable compiled code and fused kernels without a forward-mode derivative within a context."""
+    """Disable compiled code and fused kernels that have no forward-mode derivative within the context."""
     recurrent = any(isinstance(part, nn.RNNBase) for part in module.modules())
     fast, onednn = torch.backends.mha.get_fastpath_enabled(), torch.backends.mkldnn.enabled
     torch.backends.mha.set_fastpath_enabled(False)
     try:
         with ExitStack() as stack:
-            if "torch._dynamo" in sys.modules:  # loaded by whoever compiled something; loading takes seconds
+            if "torch._dynamo" in sys.modules:  # loaded only if something was compiled; loading it takes seconds
                 stack.enter_context(torch.compiler.set_stance("force_eager"))
             stack.enter_context(sdpa_kernel(SDPBackend.MATH))
             if recurrent:
-                # not by `mkldnn.flags`, which also sets TF32, and warns on machines without it
+                # `mkldnn.flags` would also set TF32 and warn on machines that do not support it
                 torch.backends.mkldnn.enabled = False  # type: ignore[assignment]
                 stack.enter_context(torch.backends.cudnn.flags(enabled=False))
             yield
@@ -203,7 +203,7 @@ def _differentiable(module: nn.Module) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Rows:
-    """How rows are run: together in batches of any size, alone (one at a time), or the whole grid as one batch."""
+    """How to run rows: together in batches of any size, alone (one at a time), or the whole grid as one batch."""
 
     how: Literal["together", "alone", "whole"] = "together"
     seeded: bool = False
@@ -219,7 +219,7 @@ class Rows:
             for row in values.split(1):
                 if self.seeded:
                     _seed(row.device)
-                # a later layer may work in place, hence the copy
+                # copied, since a later layer may modify it in place
                 reader(row, lambda name, activation: stages.setdefault(name, []).append(activation.clone()))
             for name, parts in stages.items():
                 tap(name, torch.cat(parts))
@@ -228,7 +228,7 @@ class Rows:
 
 
 def _seed(device: torch.device) -> None:
-    """Seed the generators used on this device; `torch.manual_seed` would seed those of all devices, which is slow."""
+    """Seed the generators used by this device; `torch.manual_seed` is slow because it seeds those of all devices."""
     torch.default_generator.manual_seed(SEED)
     if device.type != "cpu":
         torch.get_device_module(device).manual_seed(SEED)
@@ -246,7 +246,7 @@ class Runner:
 
     @property
     def reader(self) -> Reader:
-        """The reader of the module's stages."""
+        """A reader of the module's stages."""
         return self.rows.reader(self.stages.read)
 
     def values(self, points: Tensor) -> Tensor:
@@ -268,7 +268,7 @@ class Runner:
 
 
 def _row_treatment(stages: ModuleStages, five: Tensor, tolerance: float) -> Rows:
-    """Find out how a module's rows must be run, by running some of five points."""
+    """Determine how the module's rows must be run by running batches drawn from five points."""
     few, others = five[[1, 0, 4]], five[[1, 2, 3]]  # two batches that share their first point
     together = activations(stages.read, few)
     if random_from := _difference(together, activations(stages.read, few), tolerance):
@@ -305,7 +305,7 @@ def _tried(reader: Reader, values: Tensor) -> dict[str, Tensor] | None:
 
 
 def _out_of_memory(error: Exception) -> bool:
-    """Return whether memory ran out; on the CPU, torch raises a plain RuntimeError."""
+    """Return whether the error means out of memory; on the CPU, torch raises a plain RuntimeError."""
     return isinstance(error, (torch.OutOfMemoryError, MemoryError)) or "DefaultCPUAllocator" in str(error)
 
 
@@ -314,7 +314,7 @@ def _constant(stage: Tensor) -> bool:
 
 
 def _difference(before: dict[str, Tensor], after: dict[str, Tensor], tolerance: float) -> str | None:
-    """Return the first stage that differs by more than rounding."""
+    """Return the first stage that differs by more than rounding error, or None."""
     for name, stage in before.items():
         again = after.get(name)
         if again is None or again.shape != stage.shape:
@@ -327,7 +327,7 @@ def _difference(before: dict[str, Tensor], after: dict[str, Tensor], tolerance: 
 
 @dataclass(frozen=True)
 class Geometry:
-    """Exact metric tensors by stage for each part of the grid, or None with the reason for finite differences."""
+    """Exact metric tensors by stage for each sub-grid, or None and the reason for using finite differences."""
 
     metrics: list[dict[str, Tensor]] | None
     reason: str = ""
@@ -335,7 +335,7 @@ class Geometry:
 
 
 def exact_geometry(runner: Runner, parts: Sequence[Tensor]) -> Geometry:
-    """Return the exact metric tensors of all stages on each part of the grid, or why they cannot be trusted."""
+    """Return the exact metric tensors of all stages on each sub-grid, or the reason why they are unreliable."""
     factors = runner.subject.grid.factors
     low, high = torch.tensor([(factor.low, factor.high) for factor in factors], dtype=torch.float64).unbind(1)
     shares = torch.tensor([[row[k % len(row)] for k in range(len(factors))] for row in CHECKED])
@@ -349,7 +349,7 @@ def exact_geometry(runner: Runner, parts: Sequence[Tensor]) -> Geometry:
         if error.field != "encoding":
             raise
         return Geometry(None, "since the encoding has no derivative")
-    except Exception as error:  # the module ran without tangents, so it is its derivative that fails
+    except Exception as error:  # the module ran without tangents, so its derivative is what fails
         if _out_of_memory(error):
             raise
         reason = shorten(str(error).partition(" because ")[0] or type(error).__name__, 100, placeholder=" …")
@@ -365,7 +365,7 @@ def exact_geometry(runner: Runner, parts: Sequence[Tensor]) -> Geometry:
 
 
 def _wrong_derivative(runner: Runner, values: Tensor) -> str | None:
-    """Return what is wrong with the derivative of the first stage that finite differences contradict, or None."""
+    """Return what is wrong with the derivative at the first stage where finite differences contradict it, or None."""
     factors, epsilon = runner.subject.grid.factors, runner.stages.epsilon
     spacing = torch.tensor([factor.spacing for factor in factors], dtype=torch.float64).to(values)
     exact = {name: jacobian.double() for name, jacobian in stage_jacobians(runner.reader, values).items()}
@@ -386,7 +386,7 @@ def _wrong_derivative(runner: Runner, values: Tensor) -> str | None:
 def _contradicted(
     reader: Reader, values: Tensor, step: Tensor, exact: dict[str, Tensor], epsilon: float, rounding_limit: float
 ) -> set[tuple[str, int]]:
-    """Return the stages and factors where central differences contradict the derivative or rounding is too large."""
+    """Return the stages and factors where central differences contradict the derivative or rounding errors dominate."""
     wrong = set()
     for k in range(values.shape[1]):
         offset = torch.zeros_like(values)

@@ -1,9 +1,9 @@
-"""The stages of a user's module: which submodules they are, where their outputs have the batch, and how to read them.
+"""Select the submodules that are the stages of a user's module, find their batch dimensions, and read their outputs.
 
-By default the stages are the submodules that the module runs, in the order in which they finish. A container that is
-never called is replaced by its children. So is a submodule that contains at least half of all layers, or at least a
-quarter while there are fewer than `FEW` stages, unless it has fewer than `SMALL` layers; a single stage is always
-replaced by its children. If there would be more than `MANY` stages, some are left out.
+By default, the stages are the submodules that run, in the order in which they finish. A container that is never called
+is replaced by its children. So is a submodule that contains at least half of all layers (at least a quarter while there
+are fewer than `FEW` stages), unless it has fewer than `SMALL` layers. A single stage is always replaced by its
+children. If there would be more than `MANY` stages, some are left out.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from recombine.metrics.stages import INPUT, Encode, Reader, Tap, flat, sampled, 
 
 OUTPUT = "output"
 MODULE_OUTPUT = ".output"
-"""Key of the module's output among the layouts; no submodule can have this path."""
+"""Key of the module's output in the layouts, chosen so that no submodule can have this path."""
 FEW, SMALL, MANY = 4, 3, 24
 NAMED, SHOWN = 6, 12
-"""Maximum number of submodules listed in a note and in an error message."""
+"""Maximum numbers of submodules listed in a note and in an error message."""
 WILDCARDS = {"**": ".*", "*": "[^.]*", "?": "[^.]"}
 ROWS = (2, 3, 5)
-"""Batch sizes whose output shapes are compared to find the batch dimension of a stage."""
+"""Batch sizes for which output shapes are compared to find a stage's batch dimension."""
 MEASURABLE = "submodules that run and return floating-point values with one row per input row"
 
 Forward = Callable[[Tensor], object]
@@ -39,15 +39,15 @@ Forward = Callable[[Tensor], object]
 
 @dataclass(frozen=True)
 class Layout:
-    """Where the rows of a stage are: which floating-point tensor of the returned object, which dimension of it, and how
-    many entries along that dimension belong to one row (windows or tokens folded into the batch)."""
+    """Position of a stage's rows in the returned object: the index of the floating-point tensor, the batch dimension,
+    and the number of entries per row along it (more than 1 if windows or tokens are folded into the batch)."""
 
     tensor: int = 0
     axis: int = 0
     fold: int = 1
 
     def rows(self, returned: object, count: int) -> Tensor | None:
-        """Return the stage as `(row, …)`, or None if it does not have `count` rows."""
+        """Return the stage's activations as `(row, …)`, or None if there are not `count` rows."""
         tensors = tensors_in(returned)
         tensor = tensors[self.tensor] if self.tensor < len(tensors) else None
         if tensor is None or tensor.ndim <= self.axis or tensor.shape[self.axis] != count * self.fold:
@@ -58,21 +58,21 @@ class Layout:
 
 @dataclass
 class ModuleStages:
-    """A module and the submodules that are its stages."""
+    """A module and the submodules that serve as its stages."""
 
     module: nn.Module
     forward: Forward
-    """Runs the module, under the caller's autocast if there is one."""
+    """Runs the module, under the caller's autocast context if there is one."""
     encode: Encode
     names: list[str]
     """Paths of the submodules, in the order in which they finish."""
     layouts: Mapping[str, Layout]
     notes: list[str]
     epsilon: float
-    """Machine epsilon of the coarsest type that any submodule returned."""
+    """Machine epsilon of the least precise type returned by any submodule."""
 
     def read(self, values: Tensor, tap: Tap) -> None:
-        """Pass the input, each stage as it runs, and the output to the tap; this method is a `Reader`."""
+        """Pass the input, each stage as it runs, and the output to the tap (implements `Reader`)."""
         inputs, count, seen = self.encode(values), len(values), set[str]()
         tap(INPUT, inputs)
 
@@ -80,7 +80,7 @@ class ModuleStages:
             rows = None if name in seen else self.layouts[name].rows(returned, count)
             if rows is not None:
                 seen.add(name)
-                with without_autocast(rows.device.type):  # on while the module runs, but off for metrics
+                with without_autocast(rows.device.type):  # autocast applies to the module but not to metrics
                     tap(stage_name(name), rows)
 
         def contiguous(part: nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -110,23 +110,23 @@ class ModuleStages:
 
 @torch.no_grad()
 def activations(reader: Reader, values: Tensor) -> dict[str, Tensor]:
-    """Return the `(row, feature)` activations of every stage, for `sampled` features, in double precision."""
-    # a later layer may work in place, hence the copy
+    """Return the `(row, feature)` activations of every stage in double precision, restricted to `sampled` features."""
+    # copied, since a later layer may modify them in place
     return tapped(reader, values, lambda activation: sampled(flat(activation)).double().clone())
 
 
 def without_autocast(device: str) -> AbstractContextManager[object]:
-    """Return a context that disables autocast on a type of device."""
+    """Return a context that disables autocast on the given device type."""
     return torch.autocast(device, enabled=False) if is_autocast_available(device) else nullcontext()
 
 
 def stage_name(path: str) -> str:
-    """Return a submodule's stage name: its path, with a prefix if it is called `input` or `output`."""
+    """Return a submodule's stage name: its path, with a prefix if the path is `input` or `output`."""
     return f"module.{path}" if path in (INPUT, OUTPUT) else path
 
 
 def tensors_in(returned: object) -> list[Tensor]:
-    """Return all dense floating-point tensors in a tensor or in nested tuples, mappings and objects."""
+    """Return all dense floating-point tensors found in a tensor or in nested tuples, lists, mappings and objects."""
     seen: set[int] = set()
 
     def found(value: object, depth: int) -> Iterator[Tensor]:
@@ -145,7 +145,7 @@ def tensors_in(returned: object) -> list[Tensor]:
 def module_stages(
     module: nn.Module, forward: Forward, encode: Encode, points: Tensor, stages: Sequence[str] | None = None
 ) -> ModuleStages:
-    """Return the stages of a module: the named submodules, or the default ones."""
+    """Return the stages of a module: the named submodules or the default stages."""
     traces = [_traced(module, forward, encode, spread(points, rows)) for rows in ROWS]
     by_name = {name: _row_layout([trace.shapes.get(name, []) for trace in traces]) for name in traces[0].shapes}
     layouts = {name: layout for name, layout in by_name.items() if layout is not None}
@@ -160,7 +160,7 @@ def module_stages(
 
 
 class _Tree:
-    """The submodules that ran, by path; a module with several names counts under the first."""
+    """The submodules that ran, by path; a submodule with several paths is listed under the first."""
 
     def __init__(self, module: nn.Module, ran: Sequence[str]) -> None:
         self.module = module
@@ -178,7 +178,7 @@ class _Tree:
         return [path for path in self.parts if path.rpartition(".")[0] == name]
 
     def running(self, names: Sequence[str]) -> tuple[list[str], set[str]]:
-        """Return the names that ran, with uncalled containers replaced by their children, and those that did not."""
+        """Return the submodules that ran, replacing uncalled containers by their children, and those that did not."""
         running: list[str] = []
         idle: set[str] = set()
         for name in names:
@@ -197,7 +197,7 @@ class _Tree:
         return sum(layer == name or layer.startswith(f"{name}.") for layer in self.layers)
 
     def large(self, level: list[str]) -> list[str]:
-        """Return the submodules among these that should be replaced by their children."""
+        """Return which of these submodules should be replaced by their children."""
         if len(level) >= MANY:
             return []
         least = max(SMALL, len(self.layers) / (4 if len(level) < FEW else 2)) if len(level) > 1 else 0
@@ -212,7 +212,7 @@ def _default_stages(tree: _Tree) -> tuple[set[str], list[str]]:
         for name in large:
             inner, unused = tree.running(tree.children(name))
             count = min(len(inner), max(2, MANY - len(level) + 1))
-            # evenly spaced, including the first and the last
+            # evenly spaced, including the first and last submodule
             kept = [inner[round(k * (len(inner) - 1) / max(1, count - 1))] for k in range(count)]
             level = [new for old in level for new in (kept if old == name else [old])]
             skipped |= {*inner} - {*kept}
@@ -225,7 +225,7 @@ def _default_stages(tree: _Tree) -> tuple[set[str], list[str]]:
 
 
 def _named_stages(tree: _Tree, stages: Sequence[str], ran: list[str], layouts: Mapping[str, Layout]) -> set[str]:
-    """Return the submodules that are named or match a pattern; a named one must be measurable."""
+    """Return the submodules that are named or match a pattern; named submodules must be measurable."""
     selected: set[str] = set()
     for pattern in stages:
         if set(pattern) & set("*?"):
@@ -246,7 +246,7 @@ def _named_stages(tree: _Tree, stages: Sequence[str], ran: list[str], layouts: M
 
 
 def _note_about(what: str, names: set[str]) -> list[str]:
-    """Return one line about these submodules, or an empty list if there are none."""
+    """Return a list with a one-line note about these submodules, or an empty list if there are none."""
     if not names:
         return []
     ordered = sorted(names, key=lambda name: [(not level.isdigit(), level.zfill(9)) for level in name.split(".")])
@@ -256,11 +256,11 @@ def _note_about(what: str, names: set[str]) -> list[str]:
 
 @dataclass
 class _Trace:
-    """Which submodules ran on one batch, and what they returned."""
+    """The submodules that ran on one batch and the shapes of what they returned."""
 
     calls: Counter[str] = field(default_factory=Counter)
     shapes: dict[str, list[torch.Size]] = field(default_factory=dict)
-    """Shapes of the tensors that each submodule returned first, in the order in which submodules finished."""
+    """Shapes of the tensors returned by each submodule's first call, in the order in which submodules finished."""
     epsilon: float = torch.finfo(torch.float64).eps
 
     def record(self, name: str, returned: object) -> None:
@@ -271,7 +271,7 @@ class _Trace:
 
 
 def spread(points: Tensor, count: int) -> Tensor:
-    """Return `count` evenly spaced points of the grid, with repetitions if it has fewer."""
+    """Return `count` evenly spaced grid points, with repetitions if the grid has fewer points."""
     return points[torch.linspace(0, len(points) - 1, count, device=points.device).round().long()]
 
 
@@ -296,11 +296,11 @@ def _traced(module: nn.Module, forward: Forward, encode: Encode, points: Tensor)
 
 
 def _submodules(module: nn.Module) -> dict[str, nn.Module]:
-    """Return the submodules that hooks can reach, by path; scripted modules run their children without hooks."""
+    """Return the submodules that support hooks, by path; scripted modules run their children without hooks."""
     if isinstance(module, torch.jit.ScriptModule):
         return {}
     parts: dict[str, nn.Module] = {}
-    for name, child in module._modules.items():  # unlike `named_children`, under every name that a child has
+    for name, child in module._modules.items():  # unlike `named_children`, lists a child under all its names
         if child is not None and not isinstance(child, torch.jit.ScriptModule):
             parts[name] = child
             parts |= {f"{name}.{path}": part for path, part in _submodules(child).items()}
@@ -308,7 +308,7 @@ def _submodules(module: nn.Module) -> dict[str, nn.Module]:
 
 
 def _row_layout(shapes: Sequence[list[torch.Size]]) -> Layout | None:
-    """Return where the rows of a stage are, found from its shapes for batches of `ROWS` examples."""
+    """Infer the layout of a stage's rows from the shapes it returns for batches of `ROWS` examples."""
     if len({len(tensors) for tensors in shapes}) > 1:
         return None
     for index, sizes in enumerate(zip(*shapes, strict=True)):

@@ -1,4 +1,4 @@
-"""The subject (what is diagnosed or explored): a decoder with its grid, encoding, hold-out and targets."""
+"""The subject of a diagnosis or an explorer: a decoder with its grid, encoding, hold-out and targets."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Trained(Protocol):
 
 @dataclass(frozen=True)
 class Subject:
-    """What is diagnosed: a decoder with its grid, encoding, hold-out and targets."""
+    """The decoder to be diagnosed, with its grid, encoding, hold-out and targets."""
 
     name: str
     module: nn.Module
@@ -45,7 +45,7 @@ class Subject:
     held_out: Tensor
     """Boolean mask over the grid points."""
     targets: Targets | None
-    """An array may be a memory map: only the rows that are needed are read."""
+    """May be a memory-mapped array, since only the required rows are read."""
     background: float = 0.0
     data: ArrayTask | None = None
     """The user's images, if they are the targets."""
@@ -55,7 +55,7 @@ class Subject:
         cls, decoder: Any, grid: FactorGrid | str | None = None, *, encode: Any = None, holdout: Any = None,
         targets: Any = None, background: float | None = None, data: Any = None, name: str | None = None,
     ) -> Self:  # fmt: skip
-        """Build the subject from a module plus a grid or data, or from a trained decoder, whose spec has the rest."""
+        """Build the subject from a module plus a grid or data, or from a trained decoder and its spec."""
         given = {"grid": grid, "encode": encode, "holdout": holdout, "targets": targets}
         given |= {"background": background, "data": data}
         if isinstance(decoder, nn.Module):
@@ -92,16 +92,16 @@ class Subject:
 
     @property
     def present(self) -> Tensor | None:
-        """Mask of the combinations for which the data have an image; None if all have one."""
+        """Mask of the combinations with an image in the data; None if every combination has one."""
         return None if self.data is None or bool(self.data.present.all()) else self.data.present
 
     @property
     def unseen(self) -> Tensor:
-        """Mask of the combinations not trained on: held out or without an image."""
+        """Mask of the combinations not used for training because they are held out or have no image."""
         return self.held_out if self.present is None else self.held_out | ~self.present
 
     def inputs(self, values: Tensor) -> Tensor:
-        """Return the module's inputs for rows of factor values."""
+        """Return the module's inputs for the given rows of factor values."""
         encoding = self.encoding
         if encoding is None:
             return values
@@ -114,7 +114,7 @@ class Subject:
         return inputs
 
     def target_rows(self, indices: Tensor | None = None) -> Tensor:
-        """Return the targets, which must be given, at these grid points (default: all) as finite numbers."""
+        """Return the targets at these grid points (default: all); targets must be set and finite."""
         targets = self.targets
         assert targets is not None
         if isinstance(targets, np.ndarray):  # copied, since torch warns about read-only memory maps
@@ -132,12 +132,12 @@ class Subject:
 
 
 def run_name(spec: RunSpec) -> str:
-    """Return a short name of a run for legends: architecture and encoding."""
+    """Return a short name for a run, for use in legends: its architecture and encoding."""
     return f"{spec.decoder} · {spec.task.encoding}" + (" · isolated factors" if spec.task.isolated else "")
 
 
 def valid_encoding(encode: Encode | Encoding | str | None, grid: FactorGrid) -> Encode | Encoding | None:
-    """Return the encoding, parsed if it is a string and resolved for the grid's factors; functions stay unchanged."""
+    """Return the encoding, parsed if it is a string and resolved for the grid; functions are left unchanged."""
     encoding = ENCODINGS.parse(encode) if isinstance(encode, str) else encode
     return encoding.resolved(grid) if isinstance(encoding, Encoding) else encoding
 

@@ -1,13 +1,13 @@
-"""Hold-outs: which combinations of factor values are held out of training; the others are *kept*.
+"""Hold-outs, which specify the combinations of factor values that are held out of training; the others are *kept*.
 
 A hold-out defines a boolean mask over the factor grid, True where held out. Conventions, stated only here:
 
 - bounds are integer positions (0 … count − 1) and **inclusive at both ends**: `center:6:22` holds out 6, 7, … 22;
-- a bound is one number for all factors, or one number per factor (`center:6,6,1:22,22,2`);
-- a hold-out applies to all factors, or to those it names (`center:6:22:factors=x,y`), with bounds in that order; a
-  held-out combination of the named factors is held out at every value of the others;
+- a bound is either one number for all factors or one number per factor (`center:6,6,1:22,22,2`);
+- a hold-out applies to all factors or to named ones (`center:6:22:factors=x,y`), with bounds in that order; a held-out
+  combination of the named factors is held out at every value of the others;
 - a real-valued combination is held out if the nearest grid point is;
-- a missing bound is computed from the grid's size and stored in the spec;
+- bounds not given are computed from the grid's size and stored in the spec;
 - every value of every factor must stay in training, unless the task sets `allow_unseen`.
 
 Known answer: the default centred box holds out 17 × 17 = 289 of 28 × 28 = 784 combinations and keeps 495.

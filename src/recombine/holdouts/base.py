@@ -17,7 +17,7 @@ from recombine.records import ADDED, Frozen, Registry, Variant
 CENTER_FRACTION = 17 / 28
 """Fraction of each factor's values inside the default centred box."""
 MOST_NAMED = 3
-"""Maximum number of values that a summary lists."""
+"""Maximum number of values listed in a summary."""
 
 
 class HoldoutSummary(Frozen):
@@ -41,7 +41,7 @@ class HoldoutSummary(Frozen):
 
     @classmethod
     def of(cls, mask: Bool[Tensor, " ..."], grid: FactorGrid, present: Bool[Tensor, " point"] | None = None) -> Self:
-        """Summarise a mask over the grid, True where held out; `present` marks points with an example."""
+        """Summarise a mask over the grid, which is True where held out; `present` marks points with an example."""
         if mask.shape not in (grid.shape, (grid.size,)):
             raise InvalidValue("mask", mask, f"a mask over the grid of shape {grid.shape}")
         available = torch.ones_like(mask) if present is None else present.reshape(mask.shape)
@@ -77,7 +77,7 @@ class Holdout(Variant):
         """Return a mask with the grid's shape, True where held out."""
 
     def resolved(self, grid: FactorGrid) -> Self:
-        """Return the same hold-out with bounds that depend on the grid filled in."""
+        """Return a copy in which bounds that depend on the grid are filled in."""
         return self
 
     def summary(self, grid: FactorGrid) -> HoldoutSummary:
@@ -93,14 +93,14 @@ def _places(factors: Any) -> Any:
 
 
 SomeFactors = Annotated[tuple[str | int, ...] | None, BeforeValidator(_places)]
-"""Some factors of a grid, by name or position; None means all."""
+"""A selection of a grid's factors, by name or position; None means all."""
 
 
 class Pattern(Holdout):
     """Base class of hold-outs over some factors; a subclass defines the mask over the grid of those factors."""
 
     factors: Annotated[SomeFactors, ADDED] = None
-    """Factors that it depends on, by name or position, e.g. x,angle or 0,2; bounds are in this order. Default: all."""
+    """Factors it applies to, by name or position, e.g. x,angle or 0,2; bounds are in this order. Default: all."""
 
     @abstractmethod
     def pattern(self, grid: FactorGrid) -> Bool[Tensor, " ..."]:

@@ -1,4 +1,4 @@
-"""Hold-outs of individual combinations: random, or listed."""
+"""Hold-outs of individual combinations, drawn at random or listed explicitly."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Scattered(Pattern):
 
 
 def _leaving_every_value(order: Int[Tensor, " point"], count: int, grid: FactorGrid) -> Int[Tensor, " drawn"]:
-    """Return up to `count` points in order, skipping each that is the last one with some factor value."""
+    """Return up to `count` points in order, skipping any point that is the last one with some factor value."""
     left = [[grid.size // n] * n for n in grid.shape]
     drawn: list[int] = []
     for point, place in zip(order.tolist(), grid.positions(order).tolist(), strict=True):

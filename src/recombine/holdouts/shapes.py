@@ -1,12 +1,12 @@
-"""Hold-outs shaped like boxes, corners, crosses and Ls, and hold-outs defined by the support that they keep.
+"""Hold-outs in the shape of boxes, corners, crosses and Ls, and hold-outs defined by the support that is kept.
 
 The supports are those of Wiedemer et al. 2023, "Compositional generalization from first principles" (diagonal,
 orthogonal), and Lachapelle et al. 2023, "Additive decoders for latent variables identification and Cartesian-product
 extrapolation" (L-shaped), for any number of factors.
 
-Known answers, for two factors of N values: `diagonal` with bandwidth 0 keeps N combinations, `orthogonal` 2N − 1, and
-`L_shaped` equals `corner`. For n factors `orthogonal` keeps 1 + n(N − 1), and `L_shaped` with a block of
-b values keeps bⁿ + n(N − b)bⁿ⁻¹.
+Known answers, for two factors of N values: `diagonal` with bandwidth 0 keeps N combinations, `orthogonal` keeps 2N − 1,
+and `L_shaped` equals `corner`. For n factors, `orthogonal` keeps 1 + n(N − 1), and `L_shaped` with a block of b values
+per factor keeps bⁿ + n(N − b)bⁿ⁻¹.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ Bound = int | tuple[int, ...]
 
 def per_factor(field: str, bound: Bound | None, grid: FactorGrid) -> tuple[int, ...]:
     """Return one bound per factor, each inside the grid."""
-    assert bound is not None  # filled in by now
+    assert bound is not None  # already filled in
     bounds = bound if isinstance(bound, tuple) else (bound,) * len(grid.shape)
     if len(bounds) != len(grid.shape):
         raise InvalidValue(f"holdout.{field}", bound, f"one number, or {len(grid.shape)} (one per factor)")
@@ -48,7 +48,7 @@ def per_factor(field: str, bound: Bound | None, grid: FactorGrid) -> tuple[int, 
 
 
 def joined(bounds: list[int]) -> Bound:
-    """Return bounds as one number if all are equal, else as a tuple."""
+    """Return bounds as one number if all are equal, otherwise as a tuple."""
     return bounds[0] if len(set(bounds)) == 1 else tuple(bounds)
 
 
@@ -58,7 +58,7 @@ def along(column: Tensor, axis: int, grid: FactorGrid) -> Tensor:
 
 
 def within_count(low: tuple[int, ...], high: tuple[int, ...], grid: FactorGrid) -> Int[Tensor, " ..."]:
-    """Return how many coordinates of each point lie within the bounds, both included."""
+    """Return how many coordinates of each point lie within the bounds (inclusive)."""
     inside = torch.zeros(grid.shape, dtype=torch.int16)
     for axis, (count, first, last) in enumerate(zip(grid.shape, low, high, strict=True)):
         positions = torch.arange(count)
@@ -74,7 +74,7 @@ def within(low: tuple[int, ...], high: tuple[int, ...], grid: FactorGrid) -> Boo
 def interval(
     pattern: Pattern, grid: FactorGrid, lower: str = "low", upper: str = "high"
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Return the lower and upper bounds in two fields of a hold-out, one per factor."""
+    """Return the lower and upper bounds given by two fields of a hold-out, with one value per factor."""
     low, high = (per_factor(field, getattr(pattern, field), grid) for field in (lower, upper))
     if any(a > b for a, b in zip(low, high, strict=True)):
         raise InvalidValue(f"holdout.{upper}", joined(list(high)), f"at least the lower bound {joined(list(low))}")
@@ -84,7 +84,7 @@ def interval(
 def centred(
     grid: FactorGrid, fraction: float = CENTER_FRACTION, lower: str = "low", upper: str = "high"
 ) -> dict[str, Bound]:
-    """Return the bounds of a centred box that spans a fraction of every factor, by field."""
+    """Return the bounds, by field name, of a centred box that spans a fraction of every factor."""
     spans = [max(1, round(fraction * count)) for count in grid.shape]
     lows = [(count - span + 1) // 2 for count, span in zip(grid.shape, spans, strict=True)]
     return {lower: joined(lows), upper: joined([low + span - 1 for low, span in zip(lows, spans, strict=True)])}
@@ -128,11 +128,11 @@ class Center(Pattern):
     high: Bound | None = None
     """Highest held-out position of each factor."""
     fraction: Annotated[float, Field(gt=0, lt=1)] | None = None
-    """Fraction of each factor's values that a centred box spans; replaces the bounds."""
+    """Fraction of each factor's values spanned by a centred box; replaces the bounds."""
 
     def filled(self, grid: FactorGrid) -> Self:
         if self.fraction is not None and (self.low is not None or self.high is not None):
-            raise InvalidValue("holdout.fraction", self.fraction, "either a fraction or bounds, not both")
+            raise InvalidValue("holdout.fraction", self.fraction, "omitted if bounds are given")
         return super().filled(grid).replace(fraction=None)
 
     def defaults(self, grid: FactorGrid) -> dict[str, Any]:
@@ -241,7 +241,7 @@ class Ell(Pattern):
     high: Bound | None = None
     """Highest held-out position of each factor."""
     notch: Bound | None = None
-    """Lowest position of the part that is cut out of the box."""
+    """Lowest position of the corner cut out of the box."""
 
     def defaults(self, grid: FactorGrid) -> dict[str, Any]:
         box = centred(grid)
@@ -260,7 +260,7 @@ class Ell(Pattern):
 
 @HOLDOUTS.register
 class Diagonal(Pattern):
-    """Keeps a band along the diagonal, where the positions of all factors differ by at most `bandwidth`.
+    """A hold-out that keeps a band along the diagonal, where all factors' positions differ by at most `bandwidth`.
 
     Factors with fewer values than the longest are stretched to its length, so that the diagonal runs from corner to
     corner; factors with a single value are ignored.
@@ -278,7 +278,7 @@ class Diagonal(Pattern):
 
     kind: Literal["diagonal"] = "diagonal"
     bandwidth: Annotated[int, Field(ge=0, le=LARGEST_GRID)] | None = None
-    """Largest difference between positions that is not held out, in steps of the longest factor; 0: the diagonal."""
+    """Largest difference between positions that is kept, in steps of the longest factor; 0 keeps only the diagonal."""
 
     def defaults(self, grid: FactorGrid) -> dict[str, Any]:
         longest = max(grid.shape)
@@ -298,7 +298,7 @@ class Diagonal(Pattern):
 
 @HOLDOUTS.register
 class Orthogonal(Pattern):
-    """Keeps combinations in which at most one factor differs from a base point.
+    """A hold-out that keeps combinations in which at most one factor differs from a base point.
 
     Examples
     --------
@@ -325,9 +325,9 @@ class Orthogonal(Pattern):
 
 @HOLDOUTS.register
 class LShaped(_Beyond):
-    """Keeps an L-shaped support: at most one factor lies outside the block of lowest values.
+    """A hold-out that keeps an L-shaped support, where at most one factor lies outside the block of lowest values.
 
-    `corner` holds out combinations in which all factors are outside; for two factors, the two are the same.
+    `corner` holds out combinations in which all factors are outside; for two factors, the two hold-outs are equal.
 
     Examples
     --------

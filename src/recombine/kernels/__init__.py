@@ -17,23 +17,23 @@ from types import ModuleType
 import torch
 
 BACKENDS = {"cuda": "triton", "cpu": "cpp"}
-"""Kernel package for each type of device."""
+"""Kernel package for each device type."""
 SHARED = ("network", "narrow", "adamw")
 """Modules in both backends: a whole network, convolutions with few channels, and the optimiser."""
 GPU_ONLY = ("vectors", "distance")
 """Modules in Triton only: the vectors of a low-rank embedding, and the loss."""
 NARROW = {"cuda": 16, "cpu": 8}
-"""Maximum number of channels of a narrow convolution by type of device; beyond that, libraries are faster."""
+"""Maximum number of channels of a narrow convolution by device type; above it, libraries are faster."""
 _switched_off: set[str] = set()
 
 
 def available(device: torch.device | str, kernel: str | None = None) -> bool:
-    """Return whether a device has kernels (or the named one); the first call for a CPU compiles them."""
+    """Return whether a device has kernels (or the given kernel); the first call for a CPU compiles them."""
     return why_not(device, kernel) is None
 
 
 def why_not(device: torch.device | str, kernel: str | None = None) -> str | None:
-    """Return why a device has no kernels (or not the named one), or None if it does."""
+    """Return why a device lacks kernels (or the given kernel), or None if they are available."""
     kind = device.type if isinstance(device, torch.device) else device
     if os.environ.get("RECOMBINE_KERNELS", "").lower() in ("0", "no", "false", "off"):
         return "switched off by RECOMBINE_KERNELS"

@@ -1,10 +1,10 @@
 """Output errors, the factor values and bumps visible in outputs, and depth inside a hold-out (§3.2–3.3).
 
-Squared errors are means over pixels (or code neurons), one number per grid point. A point is a *hit* if the extreme
-pixel is within `TOLERANCE` pixels of the truth along both axes. In a grey image this is the brightest or darkest pixel;
-colour has no polarity, so there it is the pixel farthest from the background (`contrast`). It is meaningful only for
-bumps. For any renderer, `nearest_values` gives the value of each factor that an output shows: that of the nearest image
-among those that differ from the target in that factor alone (the lowest value among ties).
+Squared errors are averaged over pixels (or code neurons), giving one number per grid point. A point is a *hit* if the
+extreme pixel is within `TOLERANCE` pixels of the ground truth along both axes. This is the brightest or darkest pixel
+of a grey image; colour has no polarity, so in a colour image it is the pixel farthest from the background (`contrast`).
+Hits are meaningful only for bumps. For any renderer, `nearest_values` reads each factor's value off an output: the
+value of the nearest image among those that differ from the target only in that factor (the lowest if tied).
 
 Depth inside a hold-out is the Chebyshev distance to the nearest kept point, in grid steps. There are no kept points
 beyond the grid's border, so a held-out corner is deepest at the grid's corner.
@@ -16,9 +16,9 @@ A *peak* is a pixel that
 - is separate: every path from it to a higher pixel first falls by at least `PROMINENCE` times that height, so that
   noise on a ridge does not count as a row of bumps. Among equal pixels, the first (by row, then column) is higher.
 
-Known answers: a bump that is one pixel off is a hit, two pixels off is not. Targets show their own values; a blank
-output shows the value whose image has the least energy. The middle of a held-out square of 5 × 5 points has depth 3.
-Correct bumps have `count` and `centred` 1, `several` 0 and `away_aligned` NaN. Sums of kept bumps that share x or y
+Known answers: a bump that is one pixel off is a hit; one that is two pixels off is not. Targets show their own values;
+a blank output shows the value whose image has least energy. The middle of a held-out square of 5 × 5 points has depth
+3. Correct bumps have `count` and `centred` 1, `several` 0 and `away_aligned` NaN. Sums of kept bumps that share x or y
 have `several`, `aligned` and `away_aligned` 1.
 """
 
@@ -52,18 +52,18 @@ IMAGES_AT_ONCE = 2**14
 def squared_error(
     outputs: Float[Tensor, " ..."], targets: Float[Tensor, " point *pixel"]
 ) -> Float[Tensor, "... point"]:
-    """Mean squared error of the output at each point; outputs may have leading member axes.
+    """Return the mean squared error of the output at each point; outputs may have leading member axes.
 
     >>> squared_error(torch.tensor([[1.0, 3.0]]), torch.tensor([[1.0, 1.0]])).tolist()
     [2.0]
     """
-    if outputs.shape[outputs.ndim - targets.ndim :] != targets.shape or targets.ndim < 2:  # else they would broadcast
-        raise InvalidValue("outputs", outputs, f"of shape {tuple(targets.shape)}, like the targets")
+    if outputs.shape[outputs.ndim - targets.ndim :] != targets.shape or targets.ndim < 2:  # they would broadcast
+        raise InvalidValue("outputs", outputs, f"of shape {tuple(targets.shape)}, that of the targets")
     return (outputs - targets).square().flatten(-(targets.ndim - 1)).mean(dim=-1)
 
 
 def contrast(images: Float[Tensor, "*point channel y x"], background: float = 0.0) -> Float[Tensor, "*point y x"]:
-    """Distance of each pixel of a colour image from the background: Σ |value − background| over channels.
+    """Return the distance of each pixel of a colour image from the background, Σ |value − background| over channels.
 
     The result is a grey image for `extreme_pixel`, `separate_peaks` and other functions of grey images.
 
@@ -75,7 +75,7 @@ def contrast(images: Float[Tensor, "*point channel y x"], background: float = 0.
 
 
 def extreme_pixel(images: Float[Tensor, "*point y x"], polarity: Polarity = "bright") -> Int[Tensor, "*point 2"]:
-    """`(column, row)` of the brightest (or darkest) pixel of each image, the first among ties.
+    """Return `(column, row)` of the brightest (or darkest) pixel of each image, or of the first such pixel in a tie.
 
     >>> extreme_pixel(torch.tensor([[0.0, 0.0, 0.5], [0.0, 1.0, 0.0]])).tolist()
     [1, 1]
@@ -89,7 +89,7 @@ def hits(
     located: Float[Tensor, "*member point axis"] | Int[Tensor, "*member point axis"],
     truth: Float[Tensor, "point axis"],
 ) -> Bool[Tensor, "*member point"]:
-    """Whether located coordinates, such as those of `extreme_pixel`, are within `TOLERANCE` pixels of the truth.
+    """Return whether coordinates (such as those from `extreme_pixel`) are within `TOLERANCE` pixels of the true ones.
 
     >>> hits(torch.tensor([[1.0, 4.0], [1.0, 5.0]]), torch.tensor([[2.0, 3.0], [2.0, 3.0]])).tolist()
     [True, False]
@@ -100,7 +100,7 @@ def hits(
 def nearest_values(
     outputs: Float[Tensor, "*member point pixel"], targets: Float[Tensor, "point pixel"], shape: tuple[int, ...]
 ) -> Int[Tensor, "*member point factor"]:
-    """Return the index of the value of each factor that an output shows; points are in grid order.
+    """Return the index of the value that each output shows for each factor; points are in grid order.
 
     >>> targets = torch.eye(6)
     >>> nearest_values(targets, targets, (2, 3)).tolist()
@@ -124,7 +124,7 @@ def nearest_values(
 
 
 def distance_inside(held_out: Bool[Tensor, " point"], shape: tuple[int, ...]) -> Float[Tensor, " point"]:
-    """Distance from each grid point to the nearest kept one: 0 at kept points, infinite if none is kept.
+    """Return the distance from each grid point to the nearest kept one: 0 at kept points, infinite if none is kept.
 
     >>> distance_inside(torch.tensor([False, True, True, True, False, True]), (6,)).tolist()
     [0.0, 1.0, 2.0, 1.0, 0.0, 1.0]
@@ -138,7 +138,7 @@ def distance_inside(held_out: Bool[Tensor, " point"], shape: tuple[int, ...]) ->
 
 
 def interior(held_out: Bool[Tensor, " point"], shape: tuple[int, ...]) -> Bool[Tensor, " point"]:
-    """Mask of held-out points at least `MARGIN` grid steps away from every kept one.
+    """Return a mask of the held-out points that are at least `MARGIN` grid steps away from every kept one.
 
     With fewer than `FEWEST` such points, the margin is reduced step by step, down to 1 (all held-out points).
 
@@ -153,7 +153,7 @@ def interior(held_out: Bool[Tensor, " point"], shape: tuple[int, ...]) -> Bool[T
 
 
 def separate_peaks(signals: Float[Tensor, "*image y x"], *, dark: bool = False) -> Bool[Tensor, "*image y x"]:
-    """Mask of the peaks in signals (images minus background, with bumps of height 1); images with NaN have none.
+    """Return a mask of the peaks in signals (images minus background, bumps of height 1); none in images with NaN.
 
     The signals of `dark` bumps on white are negative.
 
@@ -168,7 +168,7 @@ def separate_peaks(signals: Float[Tensor, "*image y x"], *, dark: bool = False) 
 
 
 def _peaks(images: Tensor) -> Tensor:
-    """Peaks of `(image, 1, y, x)` images whose pixels all differ.
+    """Return the peaks of `(image, 1, y, x)` images whose pixels all differ.
 
     This uses morphological reconstruction of the image from a copy lowered by `PROMINENCE`. The result exceeds that
     copy wherever a higher pixel can be reached without falling by `PROMINENCE`.
@@ -195,9 +195,9 @@ def peak_scores(
 
     Positions are the column and row of each point's true bump, in pixels. Over the chosen points (default: all),
     `several` is the fraction with at least two peaks, `count` the mean number of peaks, and `centred` the fraction with
-    a peak within `TOLERANCE` pixels of the truth. `aligned` is the fraction of all peaks within `TOLERANCE` of the true
-    column or row; since correct bumps also score 1, `away_aligned` is restricted to peaks that are not at the truth.
-    Their chance levels (`aligned_chance`, `away_chance`) compare each point's peaks with the truth of another point,
+    a peak within `TOLERANCE` pixels of the true position. `aligned` is the fraction of all peaks within `TOLERANCE` of
+    the true column or row; since correct bumps also score 1, `away_aligned` excludes peaks at the true position. Their
+    chance levels (`aligned_chance`, `away_chance`) compare each point's peaks with the true position of another point,
     over all pairs of different points. Without peaks, these fractions are NaN.
     """
     if chosen is not None:
@@ -221,11 +221,11 @@ def peak_scores(
 
 
 def _own(tops: Tensor, region: Tensor) -> Tensor:
-    """Number of peaks within the region of their own point."""
+    """Count the peaks within the region of their own point."""
     return (tops & region).sum(dim=(-3, -2, -1)).double()
 
 
 def _others(tops: Tensor, region: Tensor) -> Tensor:
-    """Number of peaks within the region of another point, over all pairs of different points."""
+    """Count the peaks within the region of another point, over all pairs of different points."""
     pairs = tops.sum(dim=-3).double() * region.sum(dim=0).double()
     return pairs.sum(dim=(-2, -1)) - _own(tops, region)

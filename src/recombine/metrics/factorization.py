@@ -1,17 +1,18 @@
-"""Interactions between factors in a kernel, which place it between memorisation and factorization (A.4, A.5).
+"""Interactions between factors in a kernel, which locate it between memorisation and factorization (A.4, A.5).
 
 A Gram matrix K over a factor grid is expanded by the functional ANOVA of its rows and columns (Eq. 32–35). For a set S
-of factors, A_S averages over every factor outside S and subtracts the mean along every factor in S; the A_S are
-orthogonal projections that sum to the identity. The term for S is A_S K A_S, its coefficient θ_S is the Frobenius norm
-and its weight θ² (default) or |θ|. The empty set (a constant) carries no information and is left out.
+of factors, A_S averages over every factor not in S and subtracts the mean along every factor in S; the A_S are
+orthogonal projections that sum to the identity. The term for S is A_S K A_S, its coefficient θ_S is its Frobenius norm,
+and its weight is θ² (default) or |θ|. The empty set (a constant) carries no information and is left out.
 
 The delta kernel has rank 1, which A.4 calls "purely factorized" (`recombine.theory.ranks.kernel_rank`), but memorises
-in the sense of A.5. Its PF_Coeff is not 0 but Σ_i (N_i − 1) / (Π_i N_i − 1), 2 / (N + 1) for two factors;
-`above_delta` rescales PF_Coeff so that the delta kernel has 0 and additive kernels have 1, and can be negative.
+in the sense of A.5. Its PF_Coeff is not 0 but Σ_i (N_i − 1) / (Π_i N_i − 1), or 2 / (N + 1) for two factors with N
+values. `above_delta` rescales PF_Coeff to 0 for the delta kernel and 1 for additive kernels; it can be negative.
 
-Known answers: an additive kernel k_x(x, x′) + k_y(y, y′) has 1 in single-factor terms; the delta kernel has
-(N − 1) / (N + 1) in the two-factor term on an N × N grid with squared weights. The binary (OR) kernel 1 − Π(1 − δ_i)
-has squared weights proportional to Π_{i ∉ S} (N_i − 1): (N + M − 2) / (N + M − 1) in single factors on an N × M grid.
+Known answers: an additive kernel k_x(x, x′) + k_y(y, y′) has all of its weight in single-factor terms; with squared
+weights, the delta kernel has a fraction (N − 1) / (N + 1) in the two-factor term on an N × N grid. The binary kernel
+(logical OR), 1 − Π(1 − δ_i), has squared weights proportional to Π_{i ∉ S} (N_i − 1), so on an N × M grid, the fraction
+in single-factor terms is (N + M − 2) / (N + M − 1).
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ Weight = Literal["square", "absolute"]
 
 
 def _subsets(factors: int) -> Iterator[tuple[int, ...]]:
-    """All non-empty sets of factors, small ones first."""
+    """Yield all non-empty sets of factors, smallest first."""
     for order in range(1, factors + 1):
         yield from combinations(range(factors), order)
 
@@ -47,7 +48,7 @@ def _projected(kernel: Tensor, inside: tuple[int, ...], factors: int, first: int
 def interaction_weights(
     gram: Float[Tensor, "*member point point"], shape: tuple[int, ...], weight: Weight = "square"
 ) -> dict[tuple[int, ...], Float[Tensor, "*member"]]:
-    """Weight (θ² or |θ|) of each non-empty set of factors in a kernel over a grid, keyed by factor indices.
+    """Return the weight (θ² or |θ|) of each non-empty set of factors in a kernel over a grid, keyed by factor indices.
 
     >>> {inside: round(value.item(), 6) for inside, value in interaction_weights(torch.eye(4), (2, 2)).items()}
     {(0,): 1.0, (1,): 1.0, (0, 1): 1.0}
@@ -57,7 +58,7 @@ def interaction_weights(
     weights = {}
     for inside in _subsets(factors):
         term = _projected(_projected(paired, inside, factors, lead), inside, factors, lead + factors)
-        # averaged axes have length 1, and the term is constant along them
+        # averaged axes have length 1, since the term is constant along them
         repeats = points**2 / term[(0,) * lead].numel()
         square = term.square().flatten(lead).sum(dim=-1) * repeats
         weights[inside] = {"square": square, "absolute": square.sqrt()}[weight]
@@ -71,9 +72,9 @@ def partial_factorization(
     *,
     family: Iterable[Iterable[int]] | None = None,
 ) -> Float[Tensor, "*member"]:
-    """PF_Coeff (Eq. 33, 35): fraction of the weight in single-factor terms, or in a family of sets of factors.
+    """Return PF_Coeff (Eq. 33, 35), the fraction of weight in single-factor terms or in a family of sets of factors.
 
-    NaN for a constant kernel.
+    The result is NaN for a constant kernel.
 
     >>> round(partial_factorization(torch.eye(4), (2, 2)).item(), 6)
     0.666667
@@ -91,13 +92,13 @@ def partial_factorization(
 
 
 def above_delta(single_factor: Tensor, shape: tuple[int, ...]) -> Tensor:
-    """PF_Coeff rescaled so that the delta kernel has 0 and additive kernels 1; NaN on a grid of one point."""
+    """Rescale PF_Coeff to 0 for the delta kernel and 1 for additive kernels; NaN on a grid with a single point."""
     delta = sum(count - 1 for count in shape) / max(1, prod(shape) - 1)
     return (single_factor - delta) / (1 - delta) if delta < 1 else torch.full_like(single_factor, torch.nan)
 
 
 def landmarks(shape: tuple[int, ...], *, bump: float = 1.0) -> dict[str, Float[Tensor, ""]]:
-    """`above_delta` of well-known kernels, as landmarks in a figure.
+    """Return `above_delta` of well-known kernels, as landmarks in a figure.
 
     `delta`: δ in every factor (memorisation); `additive`: the sum of one δ per factor; `or`: 1 if any factor is equal;
     `broad`: the product of Gaussians half as wide as the longest factor; `bump`: the Gram matrix of ideal bumps whose

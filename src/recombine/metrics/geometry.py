@@ -1,20 +1,20 @@
 """Local geometry of a stage: volume element, factorization and cross-terms, over the grid and in the held-out region
 (Eq. 6–7, 39–42; §3.4; Fig. 2e–f, 3c, 4d).
 
-All metrics are functions of the metric tensor g over the factors (`recombine.metrics.stages`). Factorization is
+All metrics are functions of the metric tensor g over the factors (`recombine.metrics.stages`). Factorization is either
 averaged over points (as in the paper) or computed from the averaged g (as in the published scripts).
 
-Spreads are standard deviations over points. Regions are *held* (held out) and *kept* (all others). A region's spread is
-around its own mean; the *excess* is the held-out minus the kept spread. Deviations are from the kept points' mean.
+Spreads are standard deviations over points. Points are either *held* (held out) or *kept*. The spread of a region is
+around its own mean; the *excess* is the held-out spread minus the kept spread. Deviations are from the kept mean.
 
 The Laplacian of a map over the grid is the sum of its second differences f(i + 1) − 2 f(i) + f(i − 1) along every
-factor, in grid steps. It is defined at inner points, which have both neighbours along every factor, possibly outside
-the point's region. The median ignores the few large values at the borders of a region or of the grid.
+factor, in grid steps. It is defined at inner points, which have both neighbours along every factor (possibly in another
+region). The median ignores the few large values at the borders of a region or of the grid.
 
 Known answers: g = I has volume 1, factorization 1 and cross-term 0; two factors that move a stage in the same direction
 have volume 0, factorization ½ and cross-term 1, regardless of their units. A stage of constant volume has spread,
 contrast and deviations 0; one whose volume is ten times as large in the held-out region has contrast 1 and excess 0. A
-constant or linear map has roughness 0; Σ (i_a)² / 2 over n factors has n; a chessboard of values ±c has 4 n c.
+constant or linear map has roughness 0; Σ (i_a)² / 2 over n factors has roughness n; a checkerboard of ±c has 4 n c.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ FLOORED = f"of log10 volume, floored at {FLOOR:g}"
 
 
 def volume_element(metric: Float[Tensor, "*point factor factor"]) -> Float[Tensor, "*point"]:
-    """√det g (Eq. 6, 39) at each point: the factor by which a unit cell of factor space is scaled.
+    """Return √det g (Eq. 6, 39) at each point: the factor by which the volume of a cell of factor space is scaled.
 
     >>> volume_element(torch.eye(2) * 3).item()
     3.0
@@ -43,7 +43,7 @@ def volume_element(metric: Float[Tensor, "*point factor factor"]) -> Float[Tenso
 
 
 def local_factorization(metric: Float[Tensor, "*point factor factor"]) -> Float[Tensor, "*point"]:
-    """1 − |g_ab| / (|g_aa| + |g_bb|) at each point (Eq. 7, 42), averaged over pairs of factors.
+    """Return 1 − |g_ab| / (|g_aa| + |g_bb|) at each point (Eq. 7, 42), averaged over pairs of factors.
 
     Pairs in which neither factor moves the stage are left out; the result is NaN if all pairs are.
 
@@ -59,7 +59,7 @@ def local_factorization(metric: Float[Tensor, "*point factor factor"]) -> Float[
 
 
 def cross_terms(metric: Float[Tensor, "*point factor factor"]) -> Float[Tensor, "*point"]:
-    """|g_ab| / √(g_aa g_bb) at each point, averaged over pairs of factors.
+    """Return |g_ab| / √(g_aa g_bb) at each point, averaged over pairs of factors.
 
     Pairs with a factor that does not move the stage are left out; the result is NaN if all pairs are.
 
@@ -71,11 +71,11 @@ def cross_terms(metric: Float[Tensor, "*point factor factor"]) -> Float[Tensor, 
     lengths = torch.where(lengths > 0, lengths, torch.nan)
     cosines = metric.abs() / lengths[..., :, None] / lengths[..., None, :]
     pairs = torch.stack([cosines[..., a, b] for a, b in combinations(range(metric.shape[-1]), 2)])
-    return pairs.clamp(max=1).nanmean(dim=0)  # rounding may exceed 1
+    return pairs.clamp(max=1).nanmean(dim=0)  # values may exceed 1 by rounding
 
 
 def log_volume(metric: Float[Tensor, "*point factor factor"]) -> Float[Tensor, "*point"]:
-    """log10 of the volume element at each point, floored at `FLOOR`.
+    """Return log10 of the volume element at each point, floored at `FLOOR`.
 
     >>> log_volume(torch.stack([torch.eye(2) * 100, torch.zeros(2, 2)])).tolist()
     [2.0, -8.0]
@@ -86,7 +86,7 @@ def log_volume(metric: Float[Tensor, "*point factor factor"]) -> Float[Tensor, "
 def roughness(
     values: Float[Tensor, "*member point"], shape: tuple[int, ...], region: Bool[Tensor, " point"] | None = None
 ) -> Float[Tensor, "*member"]:
-    """Median absolute Laplacian of a map over the inner points of a grid, or of a region; NaN if there are none.
+    """Return the median absolute Laplacian of a map over the inner points of a grid or region; NaN if there are none.
 
     >>> roughness(torch.tensor([0.0, 1.0, 4.0, 9.0, 17.0]), (5,)).item()
     2.0
@@ -102,7 +102,7 @@ def roughness(
     inner = laplacian[..., counted[inside]].abs()
     if not inner.shape[-1]:
         return inner.new_full(inner.shape[:-1], torch.nan)
-    # numpy, since `torch.median` takes the lower middle value and `torch.quantile` limits the size
+    # use numpy: `torch.median` takes the lower middle value, and `torch.quantile` limits the input size
     return torch.as_tensor(np.median(inner.cpu().numpy(), axis=-1), device=inner.device)
 
 

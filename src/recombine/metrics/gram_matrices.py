@@ -1,37 +1,36 @@
 """Gram matrices of outputs, and their agreement with theoretical kernels (§3.3; Eq. 1–4, 29, 34; Fig. 1e, 8).
 
-A Gram matrix compares flattened outputs between grid points: by `cosine` similarity, `l2` distance, or `overlap`, the
-fraction of all pixels that are past a threshold in both outputs. A block consists of some rows (held-out points) and
-columns (kept points, which are not held out).
+A Gram matrix compares flattened outputs between grid points by `cosine` similarity, `l2` distance, or `overlap`, the
+fraction of all pixels past a threshold in both outputs. A block's rows are held-out points; its columns are kept ones.
 
-Theoretical kernels between points z and z′, from equality of their factor values (δ) or distances d:
+Theoretical kernels compare points z and z′ by the equality of their factor values (δ) or the distances d between them:
 
 - `binary`: 1 if any factor is equal, δ_x + δ_y − δ_x δ_y for two (Eq. 3–4);
-- `product`: 1 if all are equal, δ_x δ_y; it is 0 between held-out and kept points, and so is its agreement;
+- `product`: 1 if all are equal, δ_x δ_y; it is 0 between held-out and kept points, so its agreement is 0;
 - `gaussian_product`: Π exp(−d²/4s²), the overlap of bumps of variance s² in every factor; `gaussian_radial`: the same
   with the best of several widths; `gaussian_sum`: Σ exp(−d²/4s²), a smooth form of the binary kernel.
 
 Rows are normalised to unit sum. Agreement is the Pearson correlation of all entries; its null permutes the columns.
 
 A kernel with a fitted width agrees better than one without, so in `kernel_families` every family selects from the same
-widths and profiles, on one half of the kept points, and is scored on the other half. A profile k(d) is `gaussian`,
+widths and profiles on one half of the kept points, and is scored on the other half. A profile k(d) is `gaussian`,
 exp(−d² / 2w²), or `exponential`, exp(−d / w), of a width w in grid steps; the smallest width is nearly δ. With d_f the
 distance in factor f and r the Euclidean distance, the families are
 
 - `or`: 1 − Π(1 − k(d_f)), for two factors k_x + k_y − k_x k_y, the smoothed binary kernel of Eq. 3–4;
-- `sum`: Σ k(d_f), which equals `or` except where points are close in both factors, so it is no alternative;
+- `sum`: Σ k(d_f), which equals `or` except where points are close in both factors, so it is not a real alternative;
 - `product`: Π k(d_f), large only if all factors are similar;
 - `radial`: k(r), which equals the product for the Gaussian profile but not for the exponential one.
 
-The columns are split in blocks: neighbours have nearly the same outputs, so a checkerboard would put near copies of
-each point into the other half. The grid is cut in the middle of each factor, and blocks are assigned by the parity of
-the number of factors with values above the cut. For two factors, opposite quadrants form a half, so each half has as
-many low as high values, and columns that share a value with every row. Scores are averaged over the halves.
-`standardised` rows (mean 0 and spread 1 within each half, in the block and in the theory) all have the same weight.
+The columns are split by blocks of the grid: neighbours have nearly the same outputs, so a checkerboard would leave near
+copies of each point in the other half. The grid is cut in the middle of each factor, and blocks are assigned by the
+parity of the number of factors with values above the cut. For two factors, opposite quadrants form a half, so each half
+has as many low as high values, and columns that share a value with each row. Scores are averaged over the halves.
+`standardised` rows (mean 0 and spread 1 within each half, in both the block and the theory) have equal weight.
 
 The null preserves how outputs vary between points: all columns are shifted cyclically by the same number of steps along
-each factor, and `or` selects again; p is over all shifts. Small shifts, and shifts along one factor, preserve much of
-the agreement, so p is conservative. The sums for all shifts are circular correlations, computed by FFT.
+each factor, and `or` selects its width and profile again; p is over all shifts. Small shifts, and shifts along one
+factor, preserve much of the agreement, so p is conservative. Sums for all shifts are computed by FFT.
 
 Known answers: a block that is a member of a family plus noise agrees best with that family (or equally well with two
 that coincide for the Gaussian profile).
@@ -51,10 +50,10 @@ from torch import Tensor
 from recombine.errors import InvalidValue
 
 THRESHOLD = 0.7
-"""Fraction of a bump's height at which pixels overlap; dark pixels are below 0.3 (as in the published scripts)."""
+"""Fraction of a bump's height that pixels must exceed to overlap; dark ones are below 0.3 (as in published scripts)."""
 PERMUTATIONS = 1999
 FAMILY_WIDTHS: tuple[float, ...] = (0.35, 0.5, 0.71, 1.0, 1.41, 2.0, 2.83, 4.0, 5.66, 8.0)
-"""Widths that each family selects from, in grid steps."""
+"""Candidate widths for each family, in grid steps."""
 ROUNDING = 1e-12
 """Relative deviation from the mean below which values count as constant."""
 PROFILES: dict[str, Callable[..., Tensor]] = {
@@ -86,7 +85,7 @@ def gram_matrix(
     dark: bool = False,
     threshold: float = THRESHOLD,
 ) -> Float[Tensor, "*member point point"]:
-    """Similarity (or distance) of the outputs at every pair of points, in double precision.
+    """Return the similarity (or distance) of the outputs at every pair of points, in double precision.
 
     For `overlap`, bumps are bright or `dark` on white, and the threshold is the fraction of the bump's height by which
     a pixel must exceed (for dark bumps: fall below) the background.
@@ -110,7 +109,7 @@ def gram_matrix(
 def theoretical_kernel(
     name: str, rows: Float[Tensor, "row factor"], columns: Float[Tensor, "column factor"], width: float = 1.0
 ) -> Float[Tensor, "row column"]:
-    """Return a kernel from `THEORIES` between points, for bumps with a width in grid steps; rows sum to 1 or are 0.
+    """Return a kernel from `THEORIES` between points, for bumps of a given width in grid steps; rows sum to 1 or are 0.
 
     >>> points = torch.tensor([[0.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
     >>> theoretical_kernel("binary", points[:1], points).tolist()
@@ -131,7 +130,7 @@ def normalised(kernel: Float[Tensor, "*member row column"]) -> Float[Tensor, "*m
 
 
 def correlation(first: Float[Tensor, "*member row column"], second: Float[Tensor, "row column"]) -> Tensor:
-    """Pearson correlation over all entries; 0 if either kernel is constant."""
+    """Return the Pearson correlation over all entries; 0 if either kernel is constant."""
     a = first.flatten(-2) - first.flatten(-2).mean(dim=-1, keepdim=True)
     b = second.flatten() - second.mean()
     scale = a.norm(dim=-1) * b.norm()
@@ -154,7 +153,7 @@ def kernel_agreement(
     *,
     permutations: int = PERMUTATIONS,
 ) -> KernelAgreement:
-    """Agreement of the held-out × kept block of a Gram matrix with each theoretical kernel; positions in grid steps."""
+    """Compare the held-out × kept block of a Gram matrix with each theoretical kernel; positions are in grid steps."""
     if not bool(held_out.any()) or bool(held_out.all()):
         raise InvalidValue("held_out", f"{int(held_out.sum())} points", "a mask with held-out and kept points")
     rows, columns = positions[held_out].double(), positions[~held_out].double()
@@ -168,10 +167,10 @@ def kernel_agreement(
 
 
 def _permutation_p(block: Tensor, theory: Tensor, agreement: Tensor, permutations: int) -> Tensor:
-    """Fraction of column orders in which the theory agrees at least as well.
+    """Return the fraction of column orders in which the theory agrees at least as well.
 
-    Permuting columns changes neither means nor norms, so only Σ block · theory[:, order] must be computed: a sum of
-    entries of one matrix of products between columns.
+    Permuting columns changes neither means nor norms, so only Σ block · theory[:, order] must be computed, which is a
+    sum over entries of the matrix of products between columns.
     """
     products = theory.mT @ block  # [theory's column, block's column]
     means = block.mean(dim=(-2, -1)) * theory.mean() * theory.numel()
@@ -192,10 +191,11 @@ def block_contrast(
     positions: Float[Tensor, "point factor"],
     held_out: Bool[Tensor, " point"] | None = None,
 ) -> Float[Tensor, "*member"]:
-    """Mean similarity of pairs that share a factor value minus that of pairs that share none, in standard deviations.
+    """Return the mean similarity of pairs that share a factor value minus that of pairs that share none.
 
-    With `held_out`, over pairs of a held-out and a kept point (the OOD × ID block); without, over all pairs of
-    different points. NaN if no pair shares a value, or all do.
+    Pairs consist of a held-out and a kept point (the OOD × ID block) or, without `held_out`, of any two different
+    points. The unit is the standard deviation over all of these pairs. The result is NaN if all pairs share a value, or
+    none does.
     """
     shares = (positions[:, None, :] == positions[None, :, :]).any(dim=-1)
     if held_out is None:
@@ -208,7 +208,7 @@ def block_contrast(
 
 @dataclass(frozen=True)
 class FamilyAgreement:
-    """Agreement of a block with each family, on points that were not used to select its width."""
+    """Agreement of a block with each family, on points not used to select its width."""
 
     agreement: dict[str, Float[Tensor, "*member"]]
     width: dict[str, Float[Tensor, "*member half"]]
@@ -228,7 +228,7 @@ def family_kernels(
     columns: Float[Tensor, "column factor"],
     widths: Sequence[float] = FAMILY_WIDTHS,
 ) -> Float[Tensor, "candidate row column"]:
-    """Return a family's kernels between points, for each width of the first profile, then of the second.
+    """Return a family's kernels between points: for each width with the first profile, then with the second.
 
     >>> here, there = torch.tensor([[0.0, 0.0]]), torch.tensor([[0.0, 9.0], [9.0, 9.0]])
     >>> family_kernels("or", here, there, [0.35])[0].tolist()
@@ -248,14 +248,14 @@ def kernel_families(
     widths: Sequence[float] = FAMILY_WIDTHS,
     standardised: bool = False,
 ) -> FamilyAgreement:
-    """Agreement of the held-out × kept block of a Gram matrix with each family of kernels.
+    """Compare the held-out × kept block of a Gram matrix with each family of kernels.
 
-    Distances must be negated. `rows` selects some of the held-out points, such as the interior (default: all). Every
-    family selects from the same widths; `standardised` rows have mean 0 and standard deviation 1.
+    A Gram matrix of distances must be negated. `rows` selects some of the held-out points, such as the interior
+    (default: all). Every family selects from the same widths; `standardised` rows have mean 0 and standard deviation 1.
     """
     rows = held_out if rows is None else rows
     if not bool(rows.any()) or bool((rows & ~held_out).any()):
-        raise InvalidValue("rows", f"{int(rows.sum())} points", "a mask of held-out points, at least one")
+        raise InvalidValue("rows", f"{int(rows.sum())} points", "a non-empty mask of held-out points")
     places = torch.cartesian_prod(*(torch.arange(n, device=gram.device) for n in shape)).reshape(-1, len(shape))
     kept = torch.nonzero(~held_out).flatten()
     halves = _halves(places[kept], shape)
@@ -287,7 +287,7 @@ def _halves(places: Tensor, shape: tuple[int, ...]) -> list[Tensor]:
     halves = [torch.nonzero(parity == half).flatten() for half in range(2)]
     if min(map(len, halves)) < 2:
         raise InvalidValue(
-            "held_out", f"a mask that keeps {len(places)} points", "a mask that keeps points in both halves"
+            "held_out", f"a mask that keeps {len(places)} points", "a mask that keeps points in both halves of the grid"
         )
     return halves
 
@@ -306,17 +306,17 @@ def _centred(values: Tensor) -> Tensor:
 
 
 def _score(agreement: list[Tensor]) -> tuple[Tensor, Tensor]:
-    """Mean over halves of the correlation of the candidate (last axis) that is best on the other half; its index."""
+    """Return the mean over halves of the correlation of the candidate that is best on the other half, and its index."""
     chosen = torch.stack([agreement[1].argmax(dim=-1), agreement[0].argmax(dim=-1)], dim=-1)
     scores = torch.stack(agreement, dim=-2).gather(-1, chosen[..., None])[..., 0]
     return scores.mean(dim=-1), chosen
 
 
 def _shifted(known: Tensor, theory: Tensor, columns: Tensor, shape: tuple[int, ...], standardised: bool) -> Tensor:
-    """Correlations `(*member, shift, candidate)` of a half's unit vector with each kernel, for every shift.
+    """Return correlations `(*member, shift, candidate)` of a half's unit vector with each kernel, for every shift.
 
-    With the block B and the kernel T, Σ_c B[r, c] T[r, c + s] is their product for the shift s; with ones instead of B,
-    it gives the sums of T and T² for the mean and norm of T.
+    With the block B and the kernel T, Σ_c B[r, c] T[r, c + s] is their product for the shift s; replacing B by ones
+    gives the sums of T and T², from which the mean and norm of T are computed.
     """
     axes = tuple(range(-len(shape), 0))
     rows, points = theory.shape[1:]

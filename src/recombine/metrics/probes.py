@@ -1,4 +1,4 @@
-"""Linear probes: how well factors can be decoded linearly from a stage (Fig. 2 a–b).
+"""Linear probes, which measure how well factors can be decoded linearly from a stage (Fig. 2 a–b).
 
 The ridge is relative: λ = `ridge` × the mean squared norm of the centred features, so its effect is comparable between
 stages. `ridge=0` is least squares, except that directions with less than `RANK_TOLERANCE` of the features' variance are
@@ -21,12 +21,12 @@ from recombine.theory.projections import refuse_not_finite
 RIDGE = 1e-3
 """Relative ridge of the held-out probe."""
 RANK_TOLERANCE = 1e-10
-"""Eigenvalues of a Gram matrix well below this fraction of their sum count as zero, in float64."""
+"""In float64, eigenvalues of a Gram matrix well below this fraction of their sum count as zero."""
 
 
 @dataclass(frozen=True)
 class LinearProbe:
-    """A linear map from features to factor values, with intercept, for one or more members at once.
+    """A linear map with an intercept from features to factor values, for one or more members at once.
 
     Examples
     --------
@@ -70,7 +70,7 @@ class Fitted:
     def score(
         self, features: Float[Tensor, "*member point feature"], values: Float[Tensor, "point factor"]
     ) -> Float[Tensor, "*member factor"]:
-        """Return R² for each factor; NaN for a factor that does not vary among these points."""
+        """Return R² for each factor, or NaN for a factor that does not vary among these points."""
         truth = values.double()
         residual = (truth - self.predict(features)).square().sum(dim=-2)
         score = 1 - residual / (truth - truth.mean(dim=0)).square().sum(dim=0)

@@ -1,8 +1,8 @@
 """Ranks of embeddings and Gram matrices (Eq. 1, 9; Fig. 3b, 6).
 
 - `effective_rank` of a spectrum λ̃ that sums to 1 is exp(H(λ̃)): 1 for one mode, r for r equal modes.
-- `schmidt_spectrum`: the operator-Schmidt decomposition of a two-factor Gram matrix, K[(x,y),(x′,y′)] reshaped to
-  [(x,x′),(y,y′)], singular values normalised to unit square sum. A product kernel k_x ⊗ k_y has one non-zero value.
+- `schmidt_spectrum` (operator-Schmidt values) of a two-factor Gram matrix K[(x,y),(x′,y′)]: its singular values when
+  reshaped to [(x,x′),(y,y′)], scaled to unit norm. A product kernel k_x ⊗ k_y has one non-zero value.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ SCHMIDT_MODES = 16
 
 
 def effective_rank(spectrum: Float[Tensor, "*shape mode"]) -> Float[Tensor, "*shape"]:
-    """Exponential of the entropy of a non-negative spectrum, which is normalised first.
+    """Return the exponential of the entropy of a non-negative spectrum, which is normalised first.
 
     >>> round(effective_rank(torch.tensor([2.0, 2.0, 0.0])).item(), 6)
     2.0
@@ -31,7 +31,7 @@ def effective_rank(spectrum: Float[Tensor, "*shape mode"]) -> Float[Tensor, "*sh
 
 
 def matrix_effective_rank(images: Float[Tensor, "*shape y x"]) -> Float[Tensor, "*shape"]:
-    """Effective rank of the squared singular values of matrices, such as images.
+    """Return the effective rank of the squared singular values of matrices, such as images.
 
     >>> round(matrix_effective_rank(torch.eye(3)).item(), 6)
     3.0
@@ -42,7 +42,7 @@ def matrix_effective_rank(images: Float[Tensor, "*shape y x"]) -> Float[Tensor, 
 def schmidt_spectrum(
     gram: Float[Tensor, "*member point point"], shape: tuple[int, ...]
 ) -> Float[Tensor, "*member mode"]:
-    """Operator-Schmidt values of a Gram matrix over a two-factor grid, largest first, with unit square sum.
+    """Return the operator-Schmidt values of a Gram matrix over a two-factor grid, in descending order, with unit norm.
 
     >>> [round(value, 6) for value in schmidt_spectrum(torch.eye(4), (2, 2)).tolist()]
     [1.0, 0.0, 0.0, 0.0]

@@ -33,10 +33,10 @@ from recombine.theory.reversibility import FOLDS, Recovery, recovery
 
 
 class Need(StrEnum):
-    """A requirement of a stage metric besides the activations; if it is not met, the metric's columns are left out."""
+    """A requirement of a stage metric besides the activations; if it is not met, the metric's columns are omitted."""
 
     METRIC = "metric tensor"
-    """Exact if the encoding and the network are differentiable, otherwise from finite differences."""
+    """Exact if the encoding and the network are differentiable, otherwise computed from finite differences."""
     DIFFERENCES = "finite differences"
     HOLDOUT = "hold-out"
     TARGETS = "targets"
@@ -45,7 +45,7 @@ class Need(StrEnum):
     THREE_FACTORS = "three factors or more"
     FOUR_POINTS = "four points or more"
     WHOLE_GRID = "the whole grid"
-    """Neighbouring grid points, which a random sub-grid lacks."""
+    """Needed for differences between neighbouring grid points, which a random sub-grid lacks."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class Stage:
     targets: Tensor | None = None
     """Target outputs of the network, `(point, …)`."""
     neighbours: Float[Tensor, "*member point factor factor"] | None = None
-    """On a sub-grid, the metric tensor from differences to neighbours in the whole grid, if it is needed."""
+    """On a sub-grid, the metric tensor from differences between neighbours in the whole grid, if needed."""
     is_whole: bool = True
     """Whether the grid is the whole grid rather than a sub-grid."""
 
@@ -79,12 +79,12 @@ class Stage:
 
     @cached_property
     def coordinates(self) -> Float[Tensor, "*member point direction"]:
-        """Points in coordinates of the subspace that they span, which is cheaper than using all features."""
+        """Coordinates of the points in the subspace that they span, which is cheaper than using all features."""
         return point_coordinates(self.gram)
 
     @cached_property
     def recovery(self) -> Recovery:
-        """Errors when decoding the factors from the stage, with fewer cross-validation folds on very small grids."""
+        """Errors in decoding the factors from the stage, with fewer cross-validation folds on very small grids."""
         return recovery(self.gram, self.points, folds=min(FOLDS, len(self.points) // 2))
 
     @cached_property
@@ -120,7 +120,7 @@ class Stage:
 
 @dataclass(frozen=True)
 class Column:
-    """Description and display settings of a tensor that a metric returns for each stage."""
+    """Description and display settings of a tensor returned by a metric for each stage."""
 
     name: str
     description: str
@@ -161,9 +161,9 @@ class StageMetric:
     version: int
     """Increase this when the values change, so that stored results are recomputed."""
     in_studies: bool
-    """Whether it is part of the studies' stage profile, which excludes large and expensive metrics."""
+    """Whether the metric is part of the studies' stage profile, which excludes large and expensive metrics."""
     thorough: bool = False
-    """Whether it is expensive and therefore only computed on request."""
+    """Whether the metric is expensive and therefore computed only on request."""
 
 
 class StageMetrics(dict[str, StageMetric]):
@@ -172,14 +172,14 @@ class StageMetrics(dict[str, StageMetric]):
     def register(self, metric: StageMetric) -> None:
         """Add a metric. Its name and column names must not be in use already."""
         if metric.name in self:
-            raise InvalidValue("metric", metric.name, "a name that is not in use yet")
+            raise InvalidValue("metric", metric.name, "a name that is not yet in use")
         taken = self.columns()
         taken_in_studies = {column.study_name for other in self.in_studies() for column in other.columns}
         for column in metric.columns:
             if not column.name.isidentifier() or column.name in taken:
-                raise InvalidValue("column", column.name, "an identifier that is not in use yet")
+                raise InvalidValue("column", column.name, "an identifier that is not yet in use")
             if metric.in_studies and column.study_name in taken_in_studies:
-                raise InvalidValue("column.study", column.study_name, "a name that no other metric uses in studies")
+                raise InvalidValue("column.study", column.study_name, "a name not used in studies by any other metric")
         self[metric.name] = metric
 
     def unregister(self, name: str) -> None:
@@ -191,7 +191,7 @@ class StageMetrics(dict[str, StageMetric]):
         return {column.name: column for metric in self.values() for column in metric.columns}
 
     def by_column(self) -> dict[str, StageMetric]:
-        """The metric that returns each column, by the column's name."""
+        """Return the metric that computes each column, by column name."""
         return {column.name: metric for metric in self.values() for column in metric.columns}
 
     def in_studies(self) -> list[StageMetric]:
@@ -213,7 +213,7 @@ def stage_metric(
     in_studies: bool = True,
     thorough: bool = False,
 ) -> Callable[[Evaluate], Evaluate]:
-    """Return a decorator that registers a function as a stage metric; it must return exactly these columns."""
+    """Return a decorator that registers a function, which must return exactly these columns, as a stage metric."""
 
     def register(evaluate: Evaluate) -> Evaluate:
         studies = in_studies and not thorough
@@ -280,7 +280,7 @@ def read_stages(
 
 
 def stage_profile(stages: Iterable[Stage], metrics: Iterable[str]) -> StageProfile:
-    """Evaluate the named metrics at every stage, leaving out those whose requirements are not met."""
+    """Evaluate the named metrics at every stage, omitting those whose requirements are not met."""
     chosen = [STAGE_METRICS[name] for name in metrics]
     profile = StageProfile()
     for stage in stages:
@@ -292,13 +292,13 @@ def stage_profile(stages: Iterable[Stage], metrics: Iterable[str]) -> StageProfi
             values = metric.evaluate(stage)
             declared = [column.name for column in metric.columns]
             if sorted(values) != sorted(declared):
-                raise InvalidValue(f"metric {metric.name}", sorted(values), f"the columns that it declares: {declared}")
+                raise InvalidValue(f"metric {metric.name}", sorted(values), f"the declared columns: {declared}")
             for name, value in values.items():
                 profile.columns.setdefault(name, []).append(value)
     return profile
 
 
 def usual_metrics(thorough: bool | Collection[str] = False) -> list[str]:
-    """Return the names of the default metrics; `thorough` adds all expensive metrics or the named ones."""
+    """Return the names of the default metrics; `thorough` adds all expensive metrics, or only the named ones."""
     named = [STAGE_METRICS[name].name for name in ([] if isinstance(thorough, bool) else thorough)]
     return [name for name, metric in STAGE_METRICS.items() if not metric.thorough or thorough is True or name in named]

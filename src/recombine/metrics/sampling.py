@@ -2,18 +2,18 @@
 
 *Points* are drawn without replacement and stratified: half from the held-out and half from the kept combinations (those
 not held out), or all points of a region that has fewer. The standard error of a region's mean is s / √n · √(1 − n / N),
-0 where the whole region was drawn; that of a ratio of two means comes from its linearised residuals, over − ratio ·
-under.
+which is 0 if the whole region was drawn; that of a ratio of two means is estimated from its linearised residuals,
+numerator − ratio · denominator.
 
-A *sub-grid* holds all combinations of some values of each factor, for metrics that need a grid. The values are drawn
+A *sub-grid* contains all combinations of some values of each factor, for metrics that need a grid. The values are drawn
 without replacement and independently for each factor, so a mean over a sub-grid is unbiased. Its points are not
-independent, so the standard error comes from the variation between independent sub-grids, s / √parts. A metric that
-depends on the number of points (such as an effective rank) takes its value for a grid of the sub-grid's size.
+independent, so the standard error is estimated from independent sub-grids as s / √parts. A metric that depends on the
+number of points (such as an effective rank) has its value for a grid of the sub-grid's size.
 
 A *plan* selects the points to measure, as described in docs/metrics.md ("Large grids"). On sub-grids that are redrawn
 until they have held-out points, means over kept points are biased towards the hold-out, which their standard error does
-not show (on 8 × 8 × 8 points with a corner of 3 × 3 × 3 held out, 95 % intervals of factorization cover the truth in
-95 % of draws for held-out and 84 % for kept points).
+not show (on 8 × 8 × 8 points with a corner of 3 × 3 × 3 held out, 95 % intervals of factorization cover the true value
+in 95 % of draws for held-out and in 84 % for kept points).
 
 Known answers: sampling all points gives the exact mean with error 0; about 95 % of the 95 % intervals contain the mean.
 """
@@ -47,9 +47,9 @@ LIMIT = 4096
 PARTS = 5
 """Number of sub-grids."""
 SUFFIX = "_se"
-"""Suffix of variables that hold standard errors."""
+"""Suffix of the names of variables that contain standard errors."""
 SAMPLED = "points"
-"""Attribute with the number of sampled points, if the grid was sampled."""
+"""Attribute that records the number of sampled points if the grid was sampled."""
 NO_HELD_OUT = "no sub-grid has held-out points: metrics that need them are left out, except errors of the outputs"
 
 
@@ -63,12 +63,12 @@ class Estimate:
     """Degrees of freedom of the standard error."""
 
     def error_attributes(self, name: str) -> dict[str, Any]:
-        """Return attributes of a variable with this standard error; intervals are ± `quantile` standard errors."""
+        """Return the attributes of a variable with this standard error; intervals are ± `quantile` standard errors."""
         return {"description": f"standard error of {name}, from sampled points", "quantile": quantile(self.freedom)}
 
 
 def quantile(freedom: int, confidence: float = CONFIDENCE) -> float:
-    """Half-width of a confidence interval in standard errors; infinite without degrees of freedom."""
+    """Return the half-width of a confidence interval in standard errors; infinite without degrees of freedom."""
     from scipy.special import stdtrit
 
     return float(stdtrit(freedom, (1 + confidence) / 2)) if freedom > 0 else float("inf")
@@ -102,7 +102,7 @@ def ratio_estimate(
 
 
 def repeated_estimate(values: Float[Tensor, "part ..."]) -> Estimate:
-    """Estimate a mean from independent parts of a grid, ignoring values that are not finite.
+    """Estimate a mean from independent sub-grids, ignoring non-finite values.
 
     >>> estimate = repeated_estimate(torch.tensor([1.0, 3.0]))
     >>> estimate.value.item(), round(estimate.standard_error.item(), 6)
@@ -117,7 +117,7 @@ def repeated_estimate(values: Float[Tensor, "part ..."]) -> Estimate:
 
 
 def _error(values: Tensor, population: int) -> Tensor:
-    """Standard error of the mean of values drawn without replacement."""
+    """Return the standard error of the mean of values drawn without replacement."""
     count = values.shape[-1]
     if count > population:
         raise InvalidValue("population", population, f"at least {count}, the size of the sample")
@@ -133,7 +133,7 @@ def stratified_sample(
 ) -> Int[Tensor, " sample"]:
     """Return sorted indices of sampled points, half of them held out if there are enough of each kind.
 
-    With `present`, only points that are present are sampled. If there are at most `points` of them, all are returned.
+    Only points that are `present` (default: all) are sampled. If there are at most `points` of them, all are returned.
 
     >>> held_out = torch.arange(100) < 10
     >>> sample = stratified_sample(held_out, 40)
@@ -194,7 +194,7 @@ class SubGrid:
 
 
 def sub_grid_shape(shape: tuple[int, ...], points: int) -> tuple[int, ...]:
-    """Return the shape of the largest sub-grid with at most `points` points and sides that are as equal as possible.
+    """Return the shape of the largest sub-grid with at most `points` points and sides as equal as possible.
 
     >>> sub_grid_shape((100, 3, 100), 800)
     (16, 3, 16)
@@ -249,7 +249,7 @@ def gap_free_sub_grid(grid: FactorGrid, present: Bool[Tensor, " point"]) -> SubG
     gaps, kept = ~present.cpu().reshape(grid.shape), [torch.arange(count) for count in grid.shape]
     while bool(gaps.any()):
         missing = [gaps.movedim(k, 0).reshape(size, -1).sum(dim=1) for k, size in enumerate(gaps.shape)]
-        # fraction of a value's points that are missing, times the size of the grid so that integers are compared
+        # fraction of each value's points that are missing, multiplied by the grid's size to compare integers
         shares = [int(counts.max()) * len(counts) for counts in missing]
         axis = shares.index(max(shares))
         others = torch.arange(len(missing[axis])) != missing[axis].argmax()
@@ -267,14 +267,14 @@ def _has_both_sides(held_out: Tensor) -> bool:
 
 
 class Scope(Enum):
-    """Which of the selected metrics are measured on a part of a grid."""
+    """Which of the selected metrics to measure on a part of a grid."""
 
     ALL, NEEDING_HOLDOUT, OTHERS = range(3)
 
 
 @dataclass(frozen=True)
 class Part:
-    """A grid of points that are measured together."""
+    """A whole grid or sub-grid whose points are measured together."""
 
     grid: FactorGrid
     held_out: Tensor
@@ -283,7 +283,7 @@ class Part:
     scope: Scope = Scope.ALL
 
     def metrics(self, names: Sequence[str]) -> list[str]:
-        """The registered metrics, among these, that are measured on this part."""
+        """Return those of the named metrics that are measured on this part."""
         here = {Scope.ALL: (True, False), Scope.NEEDING_HOLDOUT: (True,), Scope.OTHERS: (False,)}[self.scope]
         return [name for name in names if (Need.HOLDOUT in STAGE_METRICS[name].needs) in here]
 
@@ -323,7 +323,7 @@ def plan_of(
 
 
 def _plan_without_gaps(grid: FactorGrid, held_out: Tensor, present: Tensor, budget: int, seed: int) -> Plan:
-    """Return a plan for a sub-grid without gaps, indexed in the whole grid; output errors may use any point present."""
+    """Return a plan for a gap-free sub-grid, indexed in the whole grid; output errors may use any point present."""
     core = gap_free_sub_grid(grid, present)
     inside = held_out[core.indices]
     if bool(inside.all()):
@@ -370,7 +370,7 @@ def _sub_grid_parts(grid: FactorGrid, held_out: Tensor, points: int, seed: int) 
 def averaged_profile(
     plan: Plan, profiles: Sequence[StageProfile], names: Sequence[str]
 ) -> tuple[StageProfile, dict[str, Any]]:
-    """The mean profile of the named metrics over several sub-grids, and its standard errors as variables of a Dataset.
+    """Return the mean profile of the named metrics over several sub-grids, with standard errors as Dataset variables.
 
     Maps and labels, which have no meaningful mean, are those of the first sub-grid.
     """
@@ -385,7 +385,7 @@ def averaged_profile(
         combined.left_out |= group[0].left_out
         for name, stages in group[0].columns.items():
             column = STAGE_METRICS.columns()[name]
-            if scope is Scope.NEEDING_HOLDOUT and "point" in column.dims:  # whose points are not those of other maps
+            if scope is Scope.NEEDING_HOLDOUT and "point" in column.dims:  # its points differ from those of other maps
                 combined.left_out[metrics[name].name] = "held-out points in every random sub-grid"
                 continue
             combined.columns[name] = stages

@@ -7,11 +7,11 @@ row's activations must depend on that row alone (no batch statistics).
 
 Let f(z) be a stage's activation as a function of the factor values z, through the encoding. J = ∂f/∂z has one column
 per factor and g = JᵀJ. `metric_tensor` is exact and uses forward-mode differentiation. `finite_difference_metric`
-follows the published scripts: central differences on the grid, one-sided at its ends; it is the only option for one-hot
-codes. `neighbour_metric` computes the same at selected points by running the network at their neighbours.
+follows the published scripts, with central differences on the grid and one-sided ones at its ends; it is the only
+option for one-hot codes. `neighbour_metric` computes the same at selected points by evaluating their neighbours.
 
-Known answers: an ideal bump of σ = 1 far from the border has g = (π/2) I by derivatives and (π/2)(1 − e⁻¹) I = 0.993 I
-by differences over one pixel, 37 % less.
+Known answers: an ideal bump of σ = 1 far from the border has g = (π/2) I from derivatives, but 37 % less, (π/2)(1 −
+e⁻¹) I = 0.993 I, from differences over one pixel.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ MEMORY = 1 << 30
 FEWEST = 2
 """Smallest batch size, since many modules drop the batch dimension of a single row."""
 SAMPLED = 1 << 14
-"""Maximum number of features per stage that checks use."""
+"""Maximum number of features per stage used in checks."""
 COPIES = 4
-"""Number of copies of a stage that a layer may allocate besides its input and output."""
+"""Number of copies of a stage that a layer may allocate in addition to its input and output."""
 INPUT = "input"
-"""Name of the stage that holds the network's input (the code)."""
+"""Name of the stage for the network's input (the code)."""
 
 
 class _Walk(nn.Module):
@@ -59,8 +59,8 @@ class _Walk(nn.Module):
 def ensemble_reader(decoder: nn.Module, weights: Mapping[str, Tensor], encode: Encode) -> Reader:
     """Return a reader for all members of an ensemble at once.
 
-    The stages are `input` (the encoded factor values) and those of the decoder, with one member axis. Weights are named
-    like the decoder's parameters, each with a leading member axis.
+    The stages are `input` (the encoded factor values) and those of the decoder, with one member axis. Weights have the
+    names of the decoder's parameters, each with a leading member axis.
     """
     walk = _Walk(decoder)
     stacked = {f"decoder.{name}": weight for name, weight in weights.items()}
@@ -101,7 +101,7 @@ def sampled(stage: Tensor) -> Tensor:
 
 
 def chunks(points: Tensor, size: int) -> Sequence[Tensor]:
-    """Split points into chunks of about equal length, at most `size` but at least two."""
+    """Split points into chunks of about equal length, with at most `size` but at least two points each."""
     return points.tensor_split(max(1, min(-(-len(points) // max(1, size)), len(points) // FEWEST)))
 
 
@@ -131,8 +131,9 @@ def features(
 ) -> Iterator[tuple[str, Tensor]]:
     """Yield each stage's name and `(*member, point, feature)` activations.
 
-    Half of the memory budget holds as many stages at a time as fit (at least one); the network is run again for the
-    others. The other half limits the batch size. `members` is the number of leading member axes.
+    Half of the memory budget is for activations: as many stages as fit (at least one) are stored at a time, and the
+    network is rerun for the others. The other half limits the batch size. `members` is the number of leading member
+    axes.
     """
     sizes = stage_sizes(reader, points, members)
     size = memory // 2 // (4 * sum(sizes.values()))
@@ -173,7 +174,7 @@ def metric_tensor(
     """Return the exact metric tensor `(*member, point, factor, factor)` of every stage, by stage name.
 
     The network runs once with one tangent per factor, batched by `vmap`; only products of tangents are kept. `repeated`
-    runs every point once per factor in a plain batch instead: slower, but it works for modules that `vmap` cannot
+    instead runs every point once per factor in a plain batch, which is slower but works for modules that `vmap` cannot
     batch. For the other arguments, see `recombine.metrics.features`.
 
     >>> doubled = lambda values, tap: tap("output", 2 * values)
@@ -197,7 +198,7 @@ def metric_tensor(
 
 
 def _joined(parts: Sequence[Mapping[str, Tensor]], axis: int) -> dict[str, Tensor]:
-    """Concatenate each stage's tensors over chunks of points."""
+    """Concatenate each stage's tensors from all chunks of points."""
     return {name: torch.cat([part[name] for part in parts], dim=axis) for name in parts[0]}
 
 
@@ -217,7 +218,7 @@ def _batched_products(reader: Reader, points: Tensor, members: int) -> dict[str,
 
 
 def stage_jacobians(reader: Reader, points: Float[Tensor, "point factor"]) -> dict[str, Tensor]:
-    """Return the `(point, feature, factor)` Jacobian of every stage at a few points, for `sampled` features."""
+    """Return the `(point, feature, factor)` Jacobian of every stage at a few points, for its `sampled` features."""
     with torch.no_grad():
         return _jacobians(reader, points, 0, lambda jacobian: sampled(jacobian.mT).mT.clone())
 
@@ -299,7 +300,7 @@ def neighbour_metric(
 
 
 def _neighbours(points: Tensor, steps: Tensor, grid: FactorGrid) -> tuple[Tensor, Tensor]:
-    """The points one step ahead along each factor, those one step behind, the points themselves; and both distances."""
+    """Return the points one step ahead and one behind along each factor, the points themselves, and both distances."""
     sides, distances = [], []
     for direction in (1, -1):
         for k, factor in enumerate(grid.factors):
@@ -311,5 +312,5 @@ def _neighbours(points: Tensor, steps: Tensor, grid: FactorGrid) -> tuple[Tensor
 
 
 def metric_method(attributes: Mapping[str, str]) -> str:
-    """Return how a result's metric tensor was computed and, if it is not exact, why, based on its attributes."""
+    """Describe how a result's metric tensor was computed and, if not exactly, why, based on its attributes."""
     return ", ".join(filter(None, (attributes.get("metric"), attributes.get("metric_reason"))))

@@ -2,14 +2,13 @@
 
 Signals are outputs minus the background, S = D − background. For a held-out combination (x, y):
 
-- `averaged`: S(x, ȳ) + S(x̄, y), where ȳ is the mean *code* of y over the training data, x̄ that of x (as in the
-  paper);
+- `averaged`: S(x, ȳ) + S(x̄, y), where x̄ and ȳ are mean *codes* of x and y over the training data (as in the paper);
 - `memorised`: Σ S(x, y′) + Σ S(x′, y) over the kept (not held-out) combinations that share x or y.
 
-For n factors there is one term per factor. The fraction of variance that a prediction P explains is
-1 − Σ(S − a P)² / Σ S² over all held-out points and pixels, at the best scale a ≥ 0, after subtracting the means over
-points from S and P. It is compared with that of the true images (`truth`) and of a null for each prediction (shuffled
-between points, averaged over shuffles).
+For n factors, there is one term per factor. A prediction P explains a fraction 1 − Σ(S − a P)² / Σ S² of the variance
+over all held-out points and pixels, at the best scale a ≥ 0, after subtracting the means over points from S and P. It
+is compared with that of the ground-truth images (`truth`) and of a null for each prediction (shuffled between points,
+averaged over shuffles).
 
 A network that superposes "all or some" of its memories need not weight them equally (§4.2, Fig. 4b), so
 `nonnegative_superposition` and `stripe_superposition` fit weights w ≥ 0 for each point. The fraction explained is
@@ -19,18 +18,18 @@ network that draws nothing.
 - `matched`: the columns are the kept combinations that share a factor's value with the point.
 - `mismatched`: the same number of kept combinations that share none, averaged over draws. More columns, or columns
   spread more widely over the image, explain more, so the set has the layout of a matched one: it is the matched set of
-  another held-out point that shares no value with this one, without combinations that do, filled up from further such
+  another held-out point that shares no value with this one, minus combinations that do, topped up from further such
   points if too small, or subsampled if too large. It may include combinations one step away, whose bumps overlap with
-  matching ones, so the difference is conservative. Points with no matching combination, or with fewer mismatching than
-  matching ones, are left out of both.
-- `truth`: the true image alone; `beyond_truth`: what matched columns explain in addition to the true image.
+  those of matching ones, so the difference is conservative. Points with no matching combination, or with fewer
+  mismatching than matching ones, are left out of both.
+- `truth`: the true image alone; `beyond_truth`: the fraction that matched columns explain beyond the true image.
 
-For stripes, A's columns are the point's stripes, one per factor, and the true bump. A bump overlaps with the stripes
-that cross in it, so `stripes` + `bump` exceeds `both`. The share of either is its Shapley value relative to `both`: the
+For stripes, A's columns are the point's stripes (one per factor) and the true bump. A bump overlaps with the stripes
+that cross at it, so `stripes` + `bump` exceeds `both`. The share of each is its Shapley value relative to `both`: the
 mean of what it explains alone and what it adds to the other. The two shares sum to 1.
 
 Non-negative least squares is solved for many problems at once from AᵀA and Aᵀs, in double precision, by block principal
-pivoting (Kim and Park 2011, SIAM J. Sci. Comput. 33); problems that are unsolved after `PIVOTS` rounds are finished by
+pivoting (Kim and Park 2011, SIAM J. Sci. Comput. 33); problems still unsolved after `PIVOTS` rounds are finished by
 coordinate descent. Columns are scaled to unit length; a column of zeros gets weight 0, so problems of different sizes
 are padded with such columns. A ridge of `RIDGE` makes the weights unique if columns coincide.
 
@@ -67,7 +66,7 @@ PATIENCE = 3
 def averaged_codes(
     codes: Float[Tensor, "point code"], sizes: Sequence[int], training: Float[Tensor, "row code"]
 ) -> list[Float[Tensor, "point code"]]:
-    """For each factor, return the codes with every other factor's code replaced by its mean over the training data.
+    """Return, for each factor, the codes with every other factor's code replaced by its mean over the training data.
 
     `sizes` are the lengths of the factors' codes.
 
@@ -84,14 +83,14 @@ def averaged_prediction(
     sizes: Sequence[int],
     training: Float[Tensor, "row code"],
 ) -> Tensor:
-    """Sum over factors of the network's signals for `averaged_codes`."""
+    """Return the sum over factors of the network's signals for `averaged_codes`."""
     return torch.stack([signal(part) for part in averaged_codes(codes, sizes, training)]).sum(dim=0)
 
 
 def explained_variance(
     signals: Float[Tensor, "*member point pixel"], prediction: Float[Tensor, "*member point pixel"]
 ) -> Float[Tensor, "*member"]:
-    """Fraction of the signals' variance that a prediction explains at its best scale.
+    """Return the fraction of the signals' variance explained by a prediction at its best scale.
 
     >>> signals = torch.tensor([[0.0, 1.0], [2.0, 0.0]])
     >>> explained_variance(signals, 3 * signals).item()
@@ -113,9 +112,9 @@ def superposition_scores(
     truth: Float[Tensor, "point pixel"] | None = None,
     averaged: Float[Tensor, "*member held pixel"] | None = None,
 ) -> dict[str, Float[Tensor, "*member"]]:
-    """Fraction of the held-out outputs' variance explained by each prediction, and by its null.
+    """Return the fraction of the held-out outputs' variance explained by each prediction and by its null.
 
-    Signals and truth (minus the background) are for all grid points, the averaged prediction is for held-out points.
+    Signals and true images (minus the background) cover all grid points, the averaged prediction only held-out points.
     Returns `memorised` and `memorised_null` per member, and `averaged`, `averaged_null` and `truth` if given.
     """
     outputs = signals[..., held_out, :]
@@ -133,7 +132,7 @@ def superposition_scores(
 
 
 def _mismatched(outputs: Tensor, prediction: Tensor) -> Tensor:
-    """Mean explained variance if every point is given the prediction of another point."""
+    """Return the mean explained variance if every point is assigned the prediction of another point."""
     generator = torch.Generator().manual_seed(0)
     scores = []
     for _ in range(20):
@@ -153,7 +152,7 @@ def nonnegative_superposition(
     chosen: Bool[Tensor, " point"] | None = None,
     truth: Float[Tensor, "point pixel"] | None = None,
 ) -> dict[str, Float[Tensor, "*member"]]:
-    """Fraction of the outputs explained by kept combinations that do or do not share a value with the point.
+    """Return the fraction of the outputs explained by kept combinations that do or do not share a value with the point.
 
     The basis holds memories (true images, or each member's outputs) minus the background; only kept points are used.
     `chosen` selects the held-out points to explain (default: all). Returns `matched` and `mismatched` per member, plus
@@ -161,7 +160,7 @@ def nonnegative_superposition(
     """
     chosen = held_out if chosen is None else chosen
     if not bool(chosen.any()) or bool((chosen & ~held_out).any()):
-        raise InvalidValue("chosen", int(chosen.sum()), "a mask of held-out points, at least one")
+        raise InvalidValue("chosen", int(chosen.sum()), "a non-empty mask of held-out points")
     points, sets = column_sets(positions.cpu(), held_out.cpu(), chosen.cpu(), DRAWS, 0)
     points, sets = points.to(signals.device), [columns.to(signals.device) for columns in sets]
     members, lead = signals.reshape(-1, *signals.shape[-2:]), signals.shape[:-2]
@@ -187,7 +186,7 @@ def nonnegative_superposition(
 def column_sets(
     positions: Tensor, held_out: Tensor, chosen: Tensor, draws: int, seed: int
 ) -> tuple[Tensor, list[Tensor]]:
-    """Return indices of points that can be compared, and of their matched and mismatched columns (padded with −1)."""
+    """Return indices of comparable points, and of their matched and mismatched columns (padded with −1)."""
     generator = torch.Generator().manual_seed(seed)
     kept, held = torch.nonzero(~held_out).flatten(), torch.nonzero(held_out).flatten()
     shares = (positions[held][:, None, :] == positions[kept][None, :, :]).any(dim=-1)
@@ -209,7 +208,7 @@ def column_sets(
 
 
 def _drawn(layouts: Iterable[Tensor], allowed: Tensor, count: int, generator: torch.Generator) -> Tensor:
-    """Indices of `count` allowed columns, taken from the first layout, then the second, and so on."""
+    """Return the indices of `count` allowed columns, taken from the first layout, then the second, and so on."""
     taken = torch.zeros_like(allowed)
     for layout in layouts:
         new = torch.nonzero(layout & allowed & ~taken).flatten()
@@ -220,7 +219,7 @@ def _drawn(layouts: Iterable[Tensor], allowed: Tensor, count: int, generator: to
 
 
 def _residuals(outputs: Tensor, memories: Tensor, sets: list[Tensor], truth: Tensor | None) -> tuple[Tensor, Tensor]:
-    """Residuals `(member, set)` of each set, of the truth and of both, and the energy `(member,)` of the outputs."""
+    """Return residuals `(member, set)` for each set, the true image and both, and the outputs' energy `(member,)`."""
     gram, products = memories @ memories.mT, outputs @ memories.mT
     energy = outputs.square().sum(dim=(-2, -1))
     problems = [(*_gathered(gram, products, columns), columns) for columns in sets]
@@ -237,14 +236,14 @@ def _residuals(outputs: Tensor, memories: Tensor, sets: list[Tensor], truth: Ten
 
 
 def _gathered(gram: Tensor, products: Tensor, columns: Tensor) -> tuple[Tensor, Tensor]:
-    """The Gram matrices and products of each point's columns, 0 for padding."""
+    """Return the Gram matrices and products of each point's columns; padding is 0."""
     present, index = columns >= 0, columns.clamp(min=0)
     matrix = gram[:, index[:, :, None], index[:, None, :]] * (present[:, :, None] & present[:, None, :])
     return matrix, products.gather(-1, index.expand(len(products), -1, -1)) * present
 
 
 def _explained(gram: Tensor, products: Tensor) -> Tensor:
-    """Energy that the best combination explains, 2 w·c − w·G w, summed over points."""
+    """Return the energy explained by the best combination, 2 w·c − w·G w, summed over points."""
     gram = gram.expand(len(products), *gram.shape[1:])
     weights = nonnegative_weights(gram, products)
     fitted = (gram @ weights[..., None])[..., 0]
@@ -257,9 +256,9 @@ def stripe_superposition(
     truth: Float[Tensor, "point pixel"],
     chosen: Bool[Tensor, " point"] | None = None,
 ) -> dict[str, Float[Tensor, "*member"]]:
-    """Fraction of the outputs explained by their stripes, by the true bump, and by both.
+    """Return the fraction of the outputs explained by their stripes, by the true bump, and by both.
 
-    Stripes are, for each factor and grid point, the training image of that factor's value alone, minus the background.
+    The stripe for a factor and grid point is the training image of that factor's value alone, minus the background.
     Returns `stripes`, `bump`, `both`, and the shares `stripe_share` and `bump_share` of `both`, per member.
 
     >>> stripes = torch.tensor([[[1.0, 0.0, 0.0]], [[0.0, 1.0, 0.0]]])
@@ -287,7 +286,7 @@ def stripe_superposition(
 def nonnegative_weights(
     gram: Float[Tensor, "*problem column column"], products: Float[Tensor, "*problem column"]
 ) -> Float[Tensor, "*problem column"]:
-    """Weights w ≥ 0 that minimise ‖s − A w‖², in double precision, from AᵀA and Aᵀs.
+    """Compute the weights w ≥ 0 that minimise ‖s − A w‖² from AᵀA and Aᵀs, in double precision.
 
     >>> weights = nonnegative_weights(torch.eye(3), torch.tensor([2.0, -1.0, 0.5]))
     >>> [round(weight, 6) for weight in weights.tolist()]
@@ -299,16 +298,16 @@ def nonnegative_weights(
     scaled = gram.double() * inverse[..., :, None] * inverse[..., None, :]
     scaled = scaled + RIDGE * torch.eye(columns, dtype=torch.float64, device=gram.device)
     targets = products.double() * inverse
-    problems = math.prod(products.shape[:-1])  # reshape cannot infer it if there are no columns
+    problems = math.prod(products.shape[:-1])  # reshape cannot infer this if there are no columns
     weights = _pivoted(scaled.reshape(problems, columns, columns), targets.reshape(problems, columns))
     return weights.reshape(products.shape) * inverse
 
 
 def _pivoted(gram: Tensor, targets: Tensor) -> Tensor:
-    """Weights by block principal pivoting, for columns of unit length.
+    """Compute non-negative least-squares weights by block principal pivoting; columns must have unit norm.
 
-    Every column that violates the optimality conditions is exchanged; if that stops helping, only the last one is,
-    which cannot cycle.
+    Every column that violates the optimality conditions is exchanged; if that stops helping, only the last one is
+    exchanged, which cannot cycle.
     """
     problems, columns = targets.shape
     result = torch.zeros_like(targets)
@@ -339,7 +338,7 @@ def _pivoted(gram: Tensor, targets: Tensor) -> Tensor:
 
 
 def _least_squares(gram: Tensor, targets: Tensor, used: Tensor) -> Tensor:
-    """Least-squares weights of the used columns; 0 for the others."""
+    """Return least-squares weights for the used columns, and 0 for the others."""
     inside = used[:, :, None] & used[:, None, :]
     matrix = torch.where(inside, gram, 0.0) + torch.diag_embed((~used).to(gram.dtype))
     factor = torch.linalg.cholesky_ex(matrix).L
@@ -348,7 +347,7 @@ def _least_squares(gram: Tensor, targets: Tensor, used: Tensor) -> Tensor:
 
 
 def _descended(gram: Tensor, targets: Tensor, weights: Tensor) -> Tensor:
-    """Weights after `SWEEPS` sweeps of coordinate descent."""
+    """Return the weights after `SWEEPS` sweeps of coordinate descent."""
     weights = weights.nan_to_num(nan=0.0, posinf=0.0)
     for _ in range(SWEEPS):
         for column in range(targets.shape[-1]):

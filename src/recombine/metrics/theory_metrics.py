@@ -1,7 +1,7 @@
 """Stage metrics from the paper's theory (Appendix A, §3.4), based on the functions in `recombine.theory`.
 
 The factorization tests (Eq. 23–28) are fitted to kept points and scored at held-out ones; without a hold-out, a random
-fifth of the points is left out. They are NaN for a constant stage, or if the hold-out leaves nothing to predict.
+fifth of the points is left out. They are NaN for a constant stage, or if no held-out point can be predicted.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def evaluate_unit_selectivity(stage: Stage) -> dict[str, Tensor]:
 
 
 def _tested(stage: Stage, name: str, test: Callable[..., Factorization]) -> dict[str, Tensor]:
-    """Score and p-value of a factorization test for each member."""
+    """Return the score and p-value of a factorization test for each member."""
     score = stage.gram.new_full(stage.gram.shape[:-2], torch.nan)
     p_value = score.clone()
     for members, result in _over_varying(stage, test):
@@ -108,7 +108,7 @@ def _tested(stage: Stage, name: str, test: Callable[..., Factorization]) -> dict
 
 
 def _over_varying(stage: Stage, test: Callable[..., Any]) -> list[tuple[Tensor, Any]]:
-    """Indices of the members whose stage varies, and the result of a test on them; empty if the test is impossible."""
+    """Return the indices of members whose stage varies, with test results for them; empty if no test is possible."""
     centred, plain = (gram.diagonal(dim1=-2, dim2=-1).sum(dim=-1).flatten() for gram in stage.grams)
     members = torch.nonzero(centred > USEFUL * plain).flatten()
     coordinates = stage.coordinates.reshape(-1, *stage.coordinates.shape[-2:])
@@ -129,7 +129,7 @@ def _over_varying(stage: Stage, test: Callable[..., Any]) -> list[tuple[Tensor, 
     in_studies=False,
 )
 def evaluate_kernel_axis(stage: Stage) -> dict[str, Tensor]:
-    # factorization in the sense of A.5; `schmidt_rank` is that of A.4
+    # factorization in the sense of A.5; `schmidt_rank` is factorization in the sense of A.4
     _, gram = stage.grams
     length = gram.diagonal(dim1=-2, dim2=-1).clamp(min=0).sqrt()
     inverse = (1 / length).nan_to_num(posinf=0.0)

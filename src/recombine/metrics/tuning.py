@@ -1,15 +1,15 @@
 """Tuning of a stage's neurons, and bands in images (Appendix E.4; Fig. 3b, 4e–f, 6, 15).
 
 A neuron's map is its activation over the factor grid; its tuning curve for a factor is the map's mean over all other
-factors. The largest main effect's fraction of the map's variance is its `stripe_index`, that of all interactions its
-`localisation_index`. Both are NaN for neurons with a constant map, which are left out of stage means.
+factors. The fraction of the map's variance due to the largest main effect is the `stripe_index`, and that due to all
+interactions the `localisation_index`. Both are NaN for neurons with a constant map, which are left out of stage means.
 
-The *profile* of an image's axis is its mean over the other one: axis 0 has a value per row (for horizontal bands), axis
-1 a value per column (for vertical bands). The band index is the fraction of the variance that the better profile
-explains: 1 for a band, near 1/side for noise, about ½ or less for a bump.
+The *profile* of an image along an axis is its mean over the other one, with a value per row for axis 0 (horizontal
+bands) and a value per column for axis 1 (vertical bands). The band index is the fraction of the variance that the
+better profile explains: 1 for a band, near 1/side for noise, about ½ or less for a bump.
 
-Known answers: a band drawn at each value's coordinate is aligned regardless of its polarity, and so are a dark and a
-bright flank on either side of it; a band along the wrong axis is not.
+Known answers: a band drawn at each value's coordinate is aligned regardless of its polarity, as is a pair of a dark and
+a bright flank around it; a band along the wrong axis is not.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Tuning:
 
 
 def neuron_tuning(activations: Float[Tensor, "*member point feature"], shape: tuple[int, ...]) -> Tuning:
-    """Tuning curves and indices of every neuron of a stage over a grid.
+    """Return the tuning curves and indices of every neuron of a stage over a grid.
 
     >>> stripe = torch.tensor([0.0, 0.0, 1.0, 1.0])[:, None]
     >>> tuned = neuron_tuning(stripe, (2, 2))
@@ -49,7 +49,7 @@ def neuron_tuning(activations: Float[Tensor, "*member point feature"], shape: tu
 
 
 def band_index(images: Float[Tensor, "*shape y x"]) -> Float[Tensor, "*shape"]:
-    """Fraction of an image's variance along one axis alone; NaN for a constant image.
+    """Return the fraction of an image's variance along one axis alone; NaN for a constant image.
 
     >>> band_index(torch.tensor([[0.0, 0.0], [1.0, 1.0]])).item()
     1.0
@@ -66,15 +66,15 @@ class Band:
     """The strongest band in every image."""
 
     axis: Int[Tensor, "*shape"]
-    """0 for a band at a row, 1 at a column."""
+    """0 for a band at a row, 1 for a band at a column."""
     position: Float[Tensor, "*shape"]
-    """Its row or column; a half-integer if the band is an even number of pixels wide."""
+    """Row or column of the band; a half-integer if the band is an even number of pixels wide."""
     strength: Float[Tensor, "*shape"]
     """The image's `band_index`; NaN for a constant image."""
 
 
 def band_position(images: Float[Tensor, "*shape y x"]) -> Band:
-    """The axis along which an image varies most, and the position of the band on it.
+    """Return the axis along which an image varies most, and the position of the band on it.
 
     >>> band = band_position(torch.tensor([[0.0, 0.0, 1.0], [0.0, 0.0, 1.0]]))
     >>> band.axis.item(), band.position.item(), band.strength.item()
@@ -88,7 +88,7 @@ def band_position(images: Float[Tensor, "*shape y x"]) -> Band:
 
 
 def _middle(profile: Float[Tensor, "*shape pixel"]) -> Float[Tensor, "*shape"]:
-    """Midpoint of the pixels where the profile deviates from its median by at least half of the maximum."""
+    """Return the midpoint of the pixels where the profile deviates from its median by at least half of the maximum."""
     far = (profile - profile.quantile(0.5, dim=-1, keepdim=True)).abs()
     inside = (far >= far.amax(dim=-1, keepdim=True) / 2).long()
     return (inside.argmax(dim=-1) + profile.shape[-1] - 1 - inside.flip(-1).argmax(dim=-1)).double() / 2
@@ -101,7 +101,7 @@ def band_alignment(
     weakest: float = 0.0,
     border: int = 0,
 ) -> Float[Tensor, "*member"]:
-    """Fraction of embeddings in the bump task whose band has the right axis and the right position.
+    """Return the fraction of embeddings in the bump task whose band has the right axis and the right position.
 
     There is one image for every value of x (value v is column v) and of y (value v is row v). A band may be off by
     `tolerance` pixels; one with an index below `weakest` is not aligned. Pixels within `border`, where padded
@@ -123,7 +123,7 @@ def band_alignment(
 
 
 def mean_band_index(maps: Float[Tensor, "*member unit y x"]) -> Float[Tensor, "*member"]:
-    """Mean band index of neurons' maps over a two-factor grid, weighted by variance; NaN if all are constant.
+    """Return the variance-weighted mean band index of neurons' maps over a two-factor grid; NaN if all are constant.
 
     >>> band, chessboard = torch.tensor([[0.0, 0.0], [2.0, 2.0]]), torch.tensor([[0.0, 1.0], [1.0, 0.0]])
     >>> mean_band_index(torch.stack([band, chessboard, torch.zeros(2, 2)])).item()

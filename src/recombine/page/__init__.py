@@ -1,4 +1,4 @@
-"""Decoders in the browser: torch modules translated to programs, and the explorer page that runs them."""
+"""Run decoders in the browser: translate torch modules to programs, and build the explorer page that runs them."""
 
 from recombine.page.explore import ExplorerPage, explore, report_explorer
 from recombine.page.program import Program

@@ -1,7 +1,7 @@
 """Calls in an exported graph, the registry of their translators, and translators for pointwise functions.
 
-A translator gets a call whose arguments are named as in ATen's schema. Arguments that depend on the input are `Live`
-values; all others are torch tensors and numbers.
+A translator receives a call with arguments named as in ATen's schema. Arguments that depend on the input are `Live`
+values; all others are torch tensors or numbers.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from recombine.page.program import Program
 
 
 class Untranslatable(Exception):
-    """A module cannot be translated; the message says why."""
+    """Raised if a module cannot be translated; the message explains why."""
 
 
 @dataclass(frozen=True)
@@ -36,14 +36,14 @@ class Call:
     target: Any
     arguments: dict[str, Any]
     shape: tuple[int, ...]
-    """Shape of the first tensor that it returns."""
+    """Shape of the first returned tensor."""
 
     def __getitem__(self, name: str) -> Any:
         return self.arguments.get(name)
 
     @property
     def name(self) -> str:
-        """Name of the operation in ATen."""
+        """ATen name of the operation."""
         return self.target._schema.name.removeprefix("aten::")
 
     def run(self, tensor: Tensor, field: str = "self") -> Tensor:
@@ -51,7 +51,7 @@ class Call:
         return self.target(**{**self.arguments, field: tensor})
 
     def emit(self, operation: str, inputs: Sequence[int], **settings: Any) -> int:
-        """Emit an operation with the shape that the call returns."""
+        """Emit an operation whose output has the shape returned by the call."""
         return self.program.emit(operation, inputs, self.shape, **settings)
 
     def value(self, name: str = "self") -> int:
@@ -65,7 +65,7 @@ class Call:
 
 
 def is_live(argument: Any) -> bool:
-    """Return whether an argument, or an element of a list, depends on the input."""
+    """Return whether an argument, or any element of a list argument, depends on the input."""
     return isinstance(argument, Live) or (isinstance(argument, (list, tuple)) and any(map(is_live, argument)))
 
 
@@ -74,7 +74,7 @@ TRANSLATORS: dict[str, Translator] = {}
 
 
 def translates(*names: str) -> Callable[[Translator], Translator]:
-    """Register a translator for some operations."""
+    """Register a translator for the named operations."""
 
     def register(translator: Translator) -> Translator:
         TRANSLATORS.update(dict.fromkeys(names, translator))
@@ -87,7 +87,7 @@ SAME_NAME = (
     "relu", "sigmoid", "tanh", "exp", "expm1", "log", "log1p", "log2", "sqrt", "rsqrt", "reciprocal", "sin", "cos",
     "tan", "atan", "sinh", "cosh", "asin", "acos", "erf", "neg", "abs", "sign", "floor", "ceil", "round", "trunc",
 )  # fmt: skip
-"""Unary functions with the same name in ATen and in the page."""
+"""Unary functions with the same name in ATen and on the page."""
 PAIRS = {
     "add": "add", "sub": "sub", "mul": "mul", "div": "div", "maximum": "max", "minimum": "min", "atan2": "atan2",
     "fmod": "fmod", "remainder": "mod", "gt": "gt", "ge": "ge", "lt": "lt", "le": "le", "eq": "eq", "ne": "ne",
@@ -145,7 +145,7 @@ def _two(call: Call) -> int:
 
 @translates("prelu")
 def _prelu(call: Call) -> int:
-    """Translate PReLU, with one slope for all or one per channel, which is the second axis."""
+    """Translate PReLU with a single slope or one slope per channel (the second axis)."""
     slope = call["weight"]
     if isinstance(slope, Live):
         raise Untranslatable("with slopes that depend on the input")

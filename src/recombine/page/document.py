@@ -1,7 +1,7 @@
-"""The HTML file: a template with its style, script and data, and a policy that allows nothing else.
+"""The HTML file: a template with its style, script and data, and a security policy that allows nothing else.
 
-The script consists of the modules, concatenated without their imports and exports. Users' strings are data that the
-script inserts as text, never as HTML.
+The script consists of the concatenated modules without their imports and exports. User-supplied strings are data, which
+the script inserts as text and never as HTML.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MODULES = (
     "bytes", "kernel", "convolution", "operations", "program", "grid", "decoder", "address", "pictures", "survey",
     "views", "plane", "side", "switches", "main",
 )  # fmt: skip
-"""Modules of the script, each after those that it imports."""
+"""Modules of the script, each listed after the modules that it imports."""
 TEMPLATES = Environment(
     loader=PackageLoader("recombine.page", "."), autoescape=True, undefined=StrictUndefined, keep_trailing_newline=True
 )
@@ -41,12 +41,12 @@ def script(modules: tuple[str, ...] = MODULES) -> str:
 
 
 def explorer(data: Mapping[str, Any], numbers: bytes) -> Parts:
-    """Return the explorer for use in another page, which must have elements with the ids `title` and `lead`."""
+    """Return the explorer for embedding in a page that has elements with the ids `title` and `lead`."""
     return parts("page", _context(data, numbers), MODULES)
 
 
 def parts(name: str, values: Mapping[str, Any], modules: tuple[str, ...], workers: tuple[str, ...] = ()) -> Parts:
-    """Return a template's body and payload, with its style sheet and a script of the given modules."""
+    """Return a template's body and payload with its style sheet and a script made of the given modules."""
     template = TEMPLATES.get_template(f"{name}.html.j2")
     context = template.new_context(dict(values))
     body, payload = (Markup("".join(template.blocks[block](context))) for block in ("body", "payload"))
@@ -83,5 +83,5 @@ def as_json(data: Mapping[str, Any]) -> Markup:
 
 
 def kernel() -> Markup:
-    """Return the compiled matrix product in base64."""
+    """Return the compiled matrix product, encoded in base64."""
     return Markup(base64.b64encode((files("recombine.page") / "matmul.wasm").read_bytes()).decode())

@@ -1,4 +1,4 @@
-"""Explorer pages: one HTML file in which any decoder runs while you drag a point through its factors."""
+"""Explorer pages: self-contained HTML files in which a decoder runs while you drag a point through its factors."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from recombine.version import __version__
 FRAME_HEIGHT = 900
 """Height of the frame in a notebook, in pixels."""
 FEW = 2
-"""Up to this many decoders are shown side by side and need no labels."""
+"""Maximum number of decoders that are shown side by side without labels."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class ExplorerPage:
     html
         The page.
     notes
-        Notes that the page shows with each decoder.
+        Notes shown on the page with each decoder.
 
     Examples
     --------
@@ -73,7 +73,7 @@ class ExplorerPage:
         return Path(path)
 
     def widget(self, height: int = FRAME_HEIGHT) -> Any:
-        """Return the page as an `anywidget.AnyWidget`; its attribute `address` is the current view and can be set."""
+        """Return the page as an `anywidget.AnyWidget`; its settable `address` attribute is the current view."""
         try:
             widget = _widget_class()
         except ImportError:
@@ -111,42 +111,42 @@ def explore(
     labels: Sequence[Mapping[str, str]] | None = None,
     training: bool = False,
 ) -> ExplorerPage:
-    """Make a page in which a decoder runs live while you move through its factors.
+    """Create a page on which a decoder runs live while you move through its factors.
 
     Parameters
     ----------
     module
         A module that maps encoded factor values to outputs, a stored run, or the checkpoint of a run
-        (`ModelConfig.from_pretrained(folder)`). Several, in a sequence or by name, can be compared side by side.
-        Modules are copied, not changed.
+        (`ModelConfig.from_pretrained(folder)`). Several decoders, in a sequence or by name, can be compared side by
+        side. Modules are copied, not modified.
     grid
-        Factors and values, or a string such as `x=0:27,y=0:27`; runs come with their own.
+        Factors and their values, or a string such as `x=0:27,y=0:27`. Omitted for runs, whose specs include the grid.
     encode
         An encoding or its name, or a function from `(point, factor)` values to inputs. Default: raw factor values.
     holdout
         Combinations held out of training: a hold-out or its name, or a boolean mask over the grid.
     targets
-        True outputs, one row per grid point, or a function from `(point, factor)` values to them.
+        True outputs, one row per grid point, or a function from `(point, factor)` values to true outputs.
     background
         Value of a blank output. Default: 0.
     data
-        Images with their factors, instead of grid, targets and background: an `ArrayTask`, or its file or folder
-        (docs/data.md). Missing combinations have no true output and are not among the nearest training images.
+        Images with their factors, as an `ArrayTask`, a file or a folder (docs/data.md); replaces `grid`, `targets` and
+        `background`. Missing combinations have no true output and are never among the nearest training images.
     image_shape
-        `(y, x)` or `(channel, y, x)` of an output, if it cannot be inferred from the output's shape.
+        Shape `(y, x)` or `(channel, y, x)` of an output, if it cannot be inferred.
     title
         Heading of the page.
     labels
-        For each of several decoders, values by which the reader can select it, such as
-        `{"code": "bump", "depth": "4"}`. By default, more than two runs are labelled by how their specs differ.
+        Labels by which the reader can select each of several decoders, e.g. `{"code": "bump", "depth": "4"}`. By
+        default, more than two runs are labelled by the differences between their specs.
     training
-        Add a panel that trains a small decoder live, with and without isolated-factor examples.
+        Whether to add a panel that trains a small decoder live, with and without isolated-factor examples.
 
     Returns
     -------
     ExplorerPage
-        With `html`, `notes` and `save(path)`. For a module that cannot be translated for the browser, the page shows
-        precomputed outputs at the grid points, and a note says why.
+        The page, with `html`, `notes` and `save(path)`. If a module cannot be translated for the browser, the page
+        shows precomputed outputs at the grid points, and a note explains why.
 
     Examples
     --------
@@ -167,7 +167,7 @@ def explore(
 
 
 def _installed_panel() -> TrainingPanel:
-    from recombine.reproduction.installed import PAPER  # imported late, since it imports all studies
+    from recombine.reproduction.installed import PAPER  # imported lazily, since it imports all studies
 
     if PAPER.training_panel is None:
         raise InvalidValue("training", True, f"False: the paper {PAPER.name} has no training panel")
@@ -175,7 +175,7 @@ def _installed_panel() -> TrainingPanel:
 
 
 def report_explorer(results: Results) -> Parts:
-    """Return an explorer of the decoders in a results folder, as the report's panel `question`."""
+    """Return an explorer for the decoders in a results folder, to be used as the report's `question` panel."""
     decoders = kept_decoders(results)
     subjects = page_decoders({decoder.name: decoder for decoder in decoders})
     labels = labels_of(decoders, [decoder.labels for decoder in decoders])
@@ -188,13 +188,13 @@ def page_data(
     title: str | None,
     image_shape: tuple[int, ...] | None = None,
 ) -> tuple[dict[str, Any], bytes]:
-    """Return the data of an explorer: content for JSON, and the bytes that it refers to."""
+    """Return an explorer's data: content for JSON, and the bytes to which it refers."""
     names, values = labels
     blobs = Blobs()
     with torch.random.fork_rng(devices=[]):
         models = [page_model(subject, blobs, image_shape) for subject in subjects]
     content = {
-        "title": title or "Does this decoder compose?",
+        "title": title or "Does this decoder generalize to unseen combinations?",
         "factors": [
             {**asdict(factor), "labels": subjects[0].levels.get(factor.name)} for factor in subjects[0].grid.factors
         ],
@@ -205,7 +205,7 @@ def page_data(
 
 
 def labels_of(decoders: Sequence[Any], given: Sequence[Mapping[str, str]] | None) -> tuple[list[str], list[list[str]]]:
-    """Return the names of labels that differ, and each decoder's values; none if the decoders' names are enough."""
+    """Return the names of labels that differ and each decoder's values; both are empty if decoder names suffice."""
     if given is None:
         if len(decoders) <= FEW or not all(isinstance(decoder, Trained) for decoder in decoders):
             return [], [[] for _ in decoders]
@@ -239,7 +239,7 @@ def _widget_class() -> Any:
     import traitlets
 
     class ExplorerWidget(anywidget.AnyWidget):
-        """A page in a frame; `address` is the current view, such as `#at=13,13&stage=1`, and can be set."""
+        """A page in a frame; the settable `address` is the current view, e.g. `#at=13,13&stage=1`."""
 
         _esm = (files("recombine.page") / "widget.js").read_text(encoding="utf-8")
         html = traitlets.Unicode().tag(sync=True)

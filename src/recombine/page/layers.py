@@ -1,4 +1,4 @@
-"""Translators for layers: matrix products, convolutions, pooling, resizing, reductions, softmax and normalisation."""
+"""Translators for matrix products, convolutions, pooling, resizing, reductions, softmax and normalisation."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _added_product(call: Call) -> int:
 
 
 def matmul(call: Call, left: int, right: int, *bias: int) -> int:
-    """Emit the product of two matrices, or of a batch of them."""
+    """Emit the product of two matrices or two batches of matrices."""
     program = call.program
     pair = [program.view(v, (1,) * (3 - len(program.shapes[v])) + program.shapes[v]) for v in (left, right)]
     shape = (1,) * (3 - len(call.shape)) + call.shape
@@ -61,14 +61,14 @@ def _convolution(call: Call) -> int:
 @translates("avg_pool2d", "_adaptive_avg_pool2d", "upsample_bilinear2d", "upsample_bicubic2d", "avg_pool1d",
             "_upsample_bilinear2d_aa", "upsample_linear1d", "adaptive_avg_pool1d")  # fmt: skip
 def _separable(call: Call) -> int:
-    """Translate a linear map that acts on rows and columns separately; its matrices are found by probing it."""
+    """Translate a linear map that acts on rows and columns separately, whose matrices are found by probing it."""
     field = next(iter(call.arguments))
     program, value = call.program, call.value(field)
     size = program.shapes[value]
     rows, columns = (1, size[-1]) if len(call.shape) == 3 and "1d" in str(call.target) else size[-2:]
     planes = math.prod(size) // (rows * columns)
 
-    def image(pixels: Tensor) -> Tensor:  # (image, y, x) in the layout that the call expects
+    def image(pixels: Tensor) -> Tensor:  # runs the call on (image, y, x) pixels, in the layout that it expects
         shaped = pixels[:, 0] if len(size) == 3 and "1d" in str(call.target) else pixels
         return call.run(shaped[None], field)[0].reshape(len(pixels), -1, call.shape[-1])
 
@@ -125,7 +125,7 @@ def _soft(call: Call) -> int:
 
 @translates("native_layer_norm", "native_group_norm", "_native_batch_norm_legit")
 def _normalized(call: Call) -> int:
-    """Normalise rows (of a layer, a group, or an instance's channel) to mean 0 and variance 1."""
+    """Normalise rows (layers, groups, or channels of an instance) to mean 0 and variance 1."""
     instance = call.shape[0] == 1 and call["training"] and call["running_mean"] is None
     if call.name == "_native_batch_norm_legit" and not instance:
         raise Untranslatable("with batch statistics")
@@ -148,7 +148,7 @@ def _batch_norm(call: Call) -> int:
 
 
 def affine(call: Call, value: int, scale: Any, shift: Any) -> int:
-    """Multiply by `scale` and add `shift`, over the last axes for a layer norm, else per channel."""
+    """Multiply by `scale` and add `shift`, along the last axes for layer norm and per channel otherwise."""
     axes = () if call["normalized_shape"] is not None else (1,) * (len(call.shape) - 2)
     for f, factor in (("mul", scale), ("add", shift)):
         if isinstance(factor, Live):
@@ -160,7 +160,7 @@ def affine(call: Call, value: int, scale: Any, shift: Any) -> int:
 
 
 def rows_of(call: Call, value: int, last: Iterable[int]) -> tuple[int, list[int]]:
-    """Return the value as `(row, n)`, where n runs over the given axes, and the new order of its axes."""
+    """Return the value as `(row, n)`, where n indexes the given axes, and the new order of its axes."""
     shape, last = call.program.shapes[value], list(last)
     order = [axis for axis in range(len(shape)) if axis not in last] + last
     value = moved(call.program, value, lambda origin: origin.permute(order)) if shape else value

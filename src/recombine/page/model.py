@@ -1,4 +1,4 @@
-"""One decoder as data for the page: a program or precomputed outputs, true outputs and hold-out."""
+"""Convert a decoder to data for the page: a program or precomputed outputs, true outputs, and the hold-out."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from recombine.reproduction.explorer import STEPS
 LARGEST_PROGRAM = 16_000_000  # maximum number of weights in a program
 LARGEST_TABLE = 16 << 20  # maximum size in bytes of the precomputed or true outputs for one decoder
 SAMPLE = 4096  # maximum number of grid points at which outputs are computed
-PROBES = 4  # number of points at which the page checks its outputs against torch's
+PROBES = 4  # number of points at which the page compares its outputs with torch's
 ALIGNED = 4  # alignment of arrays in bytes
 SMALL = 64  # arrays with fewer elements are not quantised
 
 
 class Blobs:
-    """A page's arrays in one buffer; equal arrays are stored once."""
+    """A page's arrays in one buffer; identical arrays are stored only once."""
 
     def __init__(self) -> None:
         self.content = bytearray()
@@ -44,7 +44,7 @@ class Blobs:
         return self._known[digest]
 
     def program(self, program: Program) -> dict[str, Any]:
-        """Add a program's constants and return the rest for JSON."""
+        """Add a program's constants to the buffer and return the rest of the program as data for JSON."""
         constants = []
         for number, tensor in program.constants.items():
             array = tensor.numpy()
@@ -59,7 +59,7 @@ class Blobs:
         }  # fmt: skip
 
     def images(self, rows: Tensor) -> dict[str, Any]:
-        """Add rows of numbers, one per grid point, as float16 if they fit into a table, else quantised to 256 steps."""
+        """Add one row of numbers per grid point, as float16 if they fit into a table, else quantised to 256 steps."""
         low, high = float(rows.min()), float(rows.max())
         if 2 * rows.numel() <= LARGEST_TABLE and max(-low, high) < float(np.finfo(np.float16).max):
             return {"type": "float16", "low": low, "high": high} | self.add(_bytes(rows.half().numpy()))
@@ -68,7 +68,7 @@ class Blobs:
 
 
 def _quantised(array: np.ndarray) -> tuple[bytes, float] | None:
-    """Return int16 steps and their scale if these are exact, as for decoders in a results folder; else None."""
+    """Return int16 steps and their scale if exact (as for decoders in a results folder); otherwise, return None."""
     scale = np.float32(np.abs(array).max(initial=0) / STEPS)
     if array.size < SMALL or scale == 0:
         return None
@@ -82,7 +82,7 @@ def _bytes(array: np.ndarray) -> bytes:
 
 
 def page_model(subject: PageDecoder, blobs: Blobs, image_shape: tuple[int, ...] | None) -> dict[str, Any]:
-    """Add a decoder's arrays to the page and return the rest for JSON."""
+    """Add a decoder's arrays to the page and return its remaining data for JSON."""
     grid = subject.grid
     sample = torch.arange(grid.size) if grid.size <= SAMPLE else torch.linspace(0, grid.size - 1, SAMPLE).long()
     outputs = subject.outputs(grid.rows(sample))
@@ -142,14 +142,14 @@ def _program(subject: PageDecoder, blobs: Blobs, encoded_by_page: bool, pixels: 
 
 
 def _probes(subject: PageDecoder, sample: Tensor, outputs: Tensor, blobs: Blobs) -> dict[str, Any]:
-    """Return some grid points, including a held-out one if there is any, and torch's outputs there."""
+    """Return some grid points, including a held-out point if there is one, and torch's outputs at these points."""
     held = torch.nonzero(subject.held_out[sample]).flatten()[:1]
     chosen = torch.cat([torch.linspace(0, len(sample) - 1, PROBES - len(held)).long(), held])
     return {"points": sample[chosen].tolist()} | blobs.add(_bytes(outputs[chosen].flatten(1).numpy()))
 
 
 def _stages(subject: PageDecoder) -> list[str]:
-    """Return the paths of the submodules whose outputs are shown."""
+    """Return the paths of the submodules whose outputs the page shows."""
     if isinstance(subject.module, StagedDecoder):
         return [f"stages.{name}" for name in subject.module.stage_names[:-1]]
     points = subject.grid.rows(torch.linspace(0, subject.grid.size - 1, min(subject.grid.size, 16)).long())
@@ -160,7 +160,7 @@ def _stages(subject: PageDecoder) -> list[str]:
 
 
 def _table(subject: PageDecoder, outputs: Tensor, blobs: Blobs, reason: str) -> dict[str, Any]:
-    """Return outputs at all grid points."""
+    """Return precomputed outputs at all grid points."""
     size = subject.grid.size * outputs[0].numel()
     if size > LARGEST_TABLE:
         allowed = f"a module that runs in the page ({reason}), or a grid with at most {LARGEST_TABLE} output values"
@@ -172,7 +172,7 @@ def _table(subject: PageDecoder, outputs: Tensor, blobs: Blobs, reason: str) -> 
 def _truth(
     subject: PageDecoder, outputs: Tensor, blobs: Blobs, notes: list[str]
 ) -> tuple[dict[str, Any] | None, float, float]:
-    """Return true outputs at all grid points, and the range of values to display."""
+    """Return the true outputs at all grid points and the range of values to display."""
     low, high = float(outputs.min()), float(outputs.max())
     pixels = outputs[0].numel()
     if subject.targets is None:
@@ -198,7 +198,7 @@ def _bits(mask: Tensor, blobs: Blobs) -> dict[str, int]:
 
 
 def _image(subject: PageDecoder, outputs: Tensor, image_shape: tuple[int, ...] | None) -> tuple[int, int, int]:
-    """Return channels, rows and columns of an image: the requested shape, that of the data or outputs, or a square."""
+    """Return an image's channels, rows and columns: the requested shape, that of the data or outputs, or a square."""
     pixels, shape = outputs[0].numel(), tuple(outputs.shape[1:])
     data_shape = None if subject.data is None else subject.data.image_shape
     if image_shape is not None:

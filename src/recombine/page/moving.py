@@ -1,7 +1,7 @@
 """Translators for calls that only move numbers: reshaping, slicing, joining, padding, nearest-neighbour resampling.
 
-Where each number comes from is found by running the operation on an array of indices 0, 1, 2, …. If the result is a box
-(any combination of slicing, transposing, flipping and expanding) it is described by strides, otherwise by a table.
+The origin of each number is found by running the operation on an array of indices 0, 1, 2, …. If the result is a box
+(any combination of slicing, transposing, flipping and expanding), it is described by strides, otherwise by a table.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def places(shape: Sequence[int], dtype: torch.dtype = torch.int64) -> Tensor:
 
 
 def moved(program: Program, value: int, move: Callable[[Tensor], Tensor], dtype: torch.dtype = torch.int64) -> int:
-    """Emit a value whose elements are moved by a function."""
+    """Emit a copy of a value with its elements moved by a function."""
     shape = program.shapes[value]
     origin = move(places(shape, dtype)).long()
     if torch.equal(origin.flatten(), torch.arange(math.prod(shape))):
@@ -39,7 +39,7 @@ def moved(program: Program, value: int, move: Callable[[Tensor], Tensor], dtype:
 def placed(
     program: Program, shape: Sequence[int], parts: Sequence[tuple[int, Callable[[Tensor], Tensor]]], fill: float = 0.0
 ) -> int:
-    """Emit an array filled with one number, into which values are copied; each function selects a target region."""
+    """Emit an array filled with one number and copy values into it; each function selects a target region."""
     everywhere, pieces = places(shape), []
     for number, (_, region) in enumerate(parts):
         target = region(everywhere)
@@ -54,7 +54,7 @@ def placed(
 
 
 def box_of(origin: Tensor) -> tuple[int, list[int]] | None:
-    """Return offset and strides of indices that form a box, or None if they do not."""
+    """Return the offset and strides of indices that form a box, or None if they do not."""
     if not origin.numel():
         return 0, [0] * origin.ndim
     array = origin.numpy()
@@ -121,7 +121,7 @@ translates("copy")(lambda call: moved(call.program, call.value("src"), lambda or
 
 @translates("slice_scatter", "select_scatter")
 def _scatter(call: Call) -> int:
-    """Translate an assignment to a part of a tensor."""
+    """Translate an assignment to a slice of a tensor."""
     name = call.name.removesuffix("_scatter")
     given = [value for key, value in call.arguments.items() if key not in ("self", "src")]
     take = lambda whole: getattr(torch.ops.aten, name)(whole, *given)  # noqa: E731

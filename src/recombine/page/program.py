@@ -1,7 +1,7 @@
-"""The small language that the page's script runs: values, constants, and a list of operations.
+"""The small language executed by the page's script: values, constants, and a list of operations.
 
 A program maps one row of inputs to one row of outputs. *Values* are dense float32 arrays in row-major order, numbered
-from 0, the input; each has a shape, and some are constants. Each *operation* writes one value:
+from 0 (the input). Each value has a shape, and some are constants. Each *operation* writes one value:
 
 ========== ============================== =================================================================
 name       inputs                         settings
@@ -41,12 +41,12 @@ Shape = tuple[int, ...]
 
 @dataclass
 class Program:
-    """A program: values, constants and operations; `stages` are the values to show, by name."""
+    """A program of values, constants and operations; `stages` maps names to the values to show."""
 
     shapes: list[Shape]
     constants: dict[int, Tensor] = field(default_factory=dict)
     operations: list[dict[str, Any]] = field(default_factory=list)
-    """Each with its `name`, `inputs`, `output` and settings."""
+    """Operations, each with a `name`, `inputs`, an `output` and settings."""
     output: int = 0
     stages: dict[str, int] = field(default_factory=dict)
 
@@ -58,7 +58,7 @@ class Program:
         return number
 
     def emit(self, name: str, inputs: Sequence[int], shape: Sequence[int], **settings: Any) -> int:
-        """Add an operation and return the value that it writes."""
+        """Add an operation and return the number of the value that it writes."""
         number = self._value(tuple(shape))
         if name in ("zip", "where"):
             arrays = [torch.empty(self.shapes[value], device="meta") for value in (number, *inputs)]
@@ -81,7 +81,7 @@ class Program:
         return len(self.shapes) - 1
 
     def pruned(self) -> Program:
-        """Return the program without operations and constants that no output or stage depends on."""
+        """Return the program without the operations and constants on which no output or stage depends."""
         needed = {self.output, *self.stages.values()}
         kept = []
         for operation in reversed(self.operations):
@@ -93,7 +93,7 @@ class Program:
 
 
 def merged(shape: Sequence[int], *strides: Sequence[int]) -> dict[str, Any]:
-    """Merge the axes of a box in several arrays as far as its strides allow."""
+    """Merge the axes of a box in several arrays as far as the strides allow."""
     axes: list[list[int]] = []
     for count, *steps in zip(shape, *strides, strict=True):
         if axes and axes[-1][1:] == [step * count for step in steps]:

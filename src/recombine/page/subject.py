@@ -1,4 +1,4 @@
-"""Decoders for a page: copies on the CPU, their codes, and their outputs at grid points."""
+"""Decoders for an explorer page: copies of modules on the CPU, their codes, and their outputs at grid points."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from recombine.factors import FactorGrid
 from recombine.metrics.stages import Encode
 
 KNOWN = (Bump, OneHot, Rate, Ramp, Positional, Polar, Circular)
-"""Encodings that the page can compute (`script/grid.js`)."""
+"""Encodings that the page can compute itself (`script/grid.js`)."""
 
 
 class PageDecoder(Subject):
-    """A decoder with its grid and data, whose module is a copy on the CPU in float32 and evaluation mode."""
+    """A decoder with its grid and data; its module is a float32 copy on the CPU in evaluation mode."""
 
     @classmethod
     def of(cls, decoder: Any, *args: Any, **settings: Any) -> Self:
-        """Extend `Subject.of` by copying the module."""
+        """Build the subject as in `Subject.of`, but copy the module."""
         subject = super().of(decoder, *args, **settings)
         module = uncompiled(subject.module)
         refuse_unfinished(module)
@@ -46,7 +46,7 @@ class PageDecoder(Subject):
         return {name: list(values) for name, values in levels.items() if all(isinstance(own, str) for own in values)}
 
     def inputs(self, values: Tensor) -> Tensor:
-        """Return the module's inputs for rows of factor values."""
+        """Return the module's inputs for the given rows of factor values."""
         inputs = super().inputs(values)
         return inputs.float() if inputs.is_floating_point() else inputs
 
@@ -58,7 +58,7 @@ class PageDecoder(Subject):
         return not torch.equal(*(self._batch(rows.clone()).nan_to_num() for _ in range(2)))
 
     def outputs(self, values: Tensor) -> Tensor:
-        """Return outputs `(row, …)` for rows of factor values; a random module gets the same seed for every row."""
+        """Return outputs `(row, …)` for rows of factor values; for a random module, every row uses the same seed."""
         parts = []
         for part in self.inputs(values).split(1 if self.is_random else ROWS_AT_ONCE):
             if self.is_random:
@@ -70,7 +70,7 @@ class PageDecoder(Subject):
     def _batch(self, inputs: Tensor) -> Tensor:
         try:
             returned = self.module(inputs)
-        except Exception as error:  # whatever a user's module raises
+        except Exception as error:  # a user's module may raise anything
             allowed = f"a module that runs at every grid point ({reason_of(error)})"
             raise InvalidValue("module", self.name, allowed) from error
         rows = next((t for t in tensors_in(returned) if t.shape[:1] == inputs.shape[:1]), None)
@@ -111,7 +111,7 @@ def _default_name(part: Any) -> str:
 
 
 class Encoded(nn.Module):
-    """A module from factor values to outputs, for encodings that the page cannot compute itself."""
+    """A module that maps factor values to outputs, for encodings that the page cannot compute itself."""
 
     def __init__(self, subject: PageDecoder) -> None:
         super().__init__()
@@ -122,7 +122,7 @@ class Encoded(nn.Module):
 
 
 def factor_codes(encoding: Encode | Encoding | None, grid: FactorGrid) -> list[Encoding] | None:
-    """Return each factor's encoding, by default its raw value (`Rate`); None if the encoding is a user's function."""
+    """Return each factor's encoding (default: raw values, `Rate`), or None for a user-defined encoding function."""
     if encoding is None:
         return [Rate()] * len(grid.factors)
     return [encoding.of(factor) for factor in grid.factors] if isinstance(encoding, Encoding) else None
@@ -138,7 +138,7 @@ def smooth_factors(encoding: Encode | Encoding | None, grid: FactorGrid) -> list
 
 
 def mean_code(codes: Sequence[Encoding], grid: FactorGrid, held_out: Bool[Tensor, " point"]) -> Float[Tensor, " code"]:
-    """Return the mean code over combinations that are not held out, weighting each factor value by their number."""
+    """Return the mean code over all combinations that are not held out."""
     kept = (~held_out).reshape(grid.shape)
     means = []
     for axis, (factor, code) in enumerate(zip(grid.factors, codes, strict=True)):

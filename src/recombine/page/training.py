@@ -1,6 +1,6 @@
-"""The panel that trains a small decoder live in the page.
+"""The panel that trains a small decoder live on the page.
 
-The page has its own random number generator, so a seed gives a different network there than in torch.
+The page has its own random number generator, so the same seed gives a different network than in torch.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from recombine.specs import RunSpec
 from recombine.tasks import Task
 
 PANEL_MODULES = ("bytes", "grid", "pictures", "training/examples", "training/runs", "training/panel")
-"""Modules of the panel's script, each after those that it imports."""
+"""Modules of the panel's script, each listed after the modules that it imports."""
 WORKER_MODULES = (
     "kernel", "convolution", "grid", "training/examples", "training/network", "training/trainer", "training/worker",
 )  # fmt: skip
 """Modules of the worker's script, which trains the decoder."""
 WORKER_POLICY = "recombine-training"
-"""Name of the trusted-types policy with which the panel starts its worker."""
+"""Name of the trusted-types policy that the panel uses to start its worker."""
 
 
 def training_settings(spec: RunSpec) -> dict[str, Any]:
-    """Return the settings that the script needs to train a CNN on a task with two position factors."""
+    """Return the script's settings for training a CNN on a task with two position factors."""
     task, recipe, grid = spec.task, spec.recipe, spec.task.grid
     codes = factor_codes(task.encoding, grid)
     if not isinstance(spec.decoder, CNN) or not codes or grid.shape != tuple(task.image_shape):
@@ -58,7 +58,7 @@ def training_settings(spec: RunSpec) -> dict[str, Any]:
 
 
 def _profiles(task: Task) -> list[list[list[float]]]:
-    """Return, for each factor, a row of pixels per value; the product of two rows gives an image's contrast."""
+    """Return a row of pixels for each value of each factor; the outer product of two rows is an image's contrast."""
     contrast, values = 1 - 2 * task.background, task.grid.points.double()
     profiles = []
     for axis, factor in enumerate(task.grid.factors):
@@ -68,12 +68,12 @@ def _profiles(task: Task) -> list[list[list[float]]]:
     products = profiles[0][:, None, None, :] * profiles[1][None, :, :, None]
     if not torch.allclose(task.background + contrast * products.flatten(0, 1), task.render(values)):
         raise InvalidValue("training_panel", task, "a task whose images are products of one profile per factor")
-    # Twelve digits round to the same float32 as all of them, in half the space.
+    # Twelve digits round to the same float32 as the full number, in half the space.
     return [[[float(f"{pixel:.12g}") for pixel in row] for row in profile.tolist()] for profile in profiles]
 
 
 def training_panel(panel: TrainingPanel, heading: str = "h2") -> Parts:
-    """Return the panel, whose heading is an element `h2`, `h3` or `h4`; the page's policy must allow its `workers`."""
+    """Return the panel with an `h2`, `h3` or `h4` heading; the page's policy must allow its `workers`."""
     settings = training_settings(panel.spec)
     words = {name: getattr(panel, name) for name in ("drawn", "isolated", "filled", "failed")}
     counts = {

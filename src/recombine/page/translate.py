@@ -1,7 +1,7 @@
-"""Translate a torch module to a program for the page: export it for one row and walk through the graph.
+"""Translate a torch module to a program for the page by exporting it for one row and traversing the graph.
 
-Whatever does not depend on the input (transposed weights, products of low-rank factors, positions) is computed here and
-becomes a constant. A call that the page does not support raises `Untranslatable`, which names it and its module.
+Anything that does not depend on the input (transposed weights, products of low-rank factors, positions) is computed
+here and becomes a constant. Unsupported calls raise `Untranslatable`, whose message names the call and its module.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from recombine.page.moving import moved
 from recombine.page.program import Program
 
 KEPT = (torch.ops.aten.prelu.default, torch.ops.aten._prelu_kernel.default)
-"""Calls that are not decomposed, since the page computes them faster as a whole."""
+"""Calls that are not decomposed, since the page runs them faster as single operations."""
 IGNORED = {"_assert_tensor_metadata", "_assert_async", "_assert_scalar"}
 
 
 @torch.no_grad()
 def translate(module: nn.Module, row: Tensor, stages: Sequence[str] = ()) -> Program:
-    """Translate a module that maps each row independently; `stages` are paths of submodules to show."""
+    """Translate a module that maps each row independently; `stages` are the paths of submodules to show."""
     graph, held = _exported(module, row[None])
     program = Program([tuple(row[None].shape)])
     known: dict[fx.Node, Any] = {}
@@ -49,7 +49,7 @@ def translate(module: nn.Module, row: Tensor, stages: Sequence[str] = ()) -> Pro
 
 
 def _exported(module: nn.Module, inputs: Tensor) -> tuple[fx.Graph, Mapping[str, Tensor]]:
-    """Return the graph in core ATen, and the tensors of its placeholders."""
+    """Return the graph in core ATen operations and the tensors for its placeholders."""
     with _plainly():
         try:
             table = torch.export.default_decompositions()
@@ -84,7 +84,7 @@ def _plainly() -> Iterator[None]:
 
 
 def _called(program: Program, node: fx.Node, known: Mapping[fx.Node, Any]) -> Any:
-    """Return the result of a call: a tensor or number if nothing depends on the input, else a live value."""
+    """Return the result of a call: a live value if any argument depends on the input, else a tensor or number."""
     args: Any = fx.node.map_arg(node.args, lambda n: known[n])
     kwargs: Any = fx.node.map_arg(node.kwargs, lambda n: known[n])
     if node.target is operator.getitem:
@@ -111,7 +111,7 @@ def _called(program: Program, node: fx.Node, known: Mapping[fx.Node, Any]) -> An
 
 
 def _translated(program: Program, node: fx.Node, name: str, arguments: dict[str, Any]) -> Any:
-    """Return the live value or values of a call."""
+    """Translate a call and return its live value or values."""
     fake = node.meta["val"]
     first = fake[0] if isinstance(fake, (tuple, list)) else fake
     if first.is_complex():
@@ -132,7 +132,7 @@ def _translated(program: Program, node: fx.Node, name: str, arguments: dict[str,
 
 
 def _output(program: Program, returned: Any) -> int:
-    """Return the value of the first tensor that the module returns."""
+    """Return the value of the first tensor returned by the module."""
     first = next((value for value in returned if isinstance(value, (Live, Tensor))), None)
     if first is None:
         raise Untranslatable("the module returns no tensor")
@@ -140,7 +140,7 @@ def _output(program: Program, returned: Any) -> int:
 
 
 def _stages(graph: fx.Graph, known: Mapping[fx.Node, Any], stages: Sequence[str]) -> dict[str, int]:
-    """Return the last value that each submodule computes."""
+    """Return the last value computed by each submodule."""
     last: dict[str, int] = {}
     for node in graph.nodes:
         if isinstance(known.get(node), Live):
@@ -150,7 +150,7 @@ def _stages(graph: fx.Graph, known: Mapping[fx.Node, Any], stages: Sequence[str]
 
 
 def _where(node: fx.Node, name: str) -> str:
-    """Describe an operation and the submodule that calls it."""
+    """Return the name of an operation and the submodule that calls it."""
     stack = list(node.meta.get("nn_module_stack", {}).values())
     path, kind = stack[-1] if stack else ("", "")
     kind = kind if isinstance(kind, str) else kind.__name__

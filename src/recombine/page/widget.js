@@ -1,8 +1,8 @@
 /**
  * The explorer as a notebook widget (anywidget): the page in a frame.
  *
- * The frame is sandboxed, so that the page has neither the notebook's origin nor its cookies, and the page's own policy
- * applies. The two exchange nothing but the address of the view.
+ * The frame is sandboxed: the page has neither the notebook's origin nor its cookies, and its own policy applies.
+ * The notebook and the page exchange only the address of the view.
  */
 
 /** Shows the page and returns a function that removes it. @param {{model: any, el: HTMLElement}} view of anywidget */
@@ -12,7 +12,7 @@ function render({ model, el }) {
   frame.setAttribute("sandbox", "allow-scripts");
   Object.assign(frame.style, { width: "100%", height: `${model.get("height")}px`, border: "0" });
   const send = () => frame.contentWindow?.postMessage({ address: model.get("address") }, "*");
-  let ready = false; // until then the page ignores addresses
+  let ready = false; // the page ignores addresses until it is ready
   const receive = (/** @type {MessageEvent} */ event) => {
     if (event.source !== frame.contentWindow) return;
     if (event.data?.ready === true) {

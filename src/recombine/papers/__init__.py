@@ -1,1 +1,1 @@
-"""Papers that can be re-run, each a package, found by its entry point (`recombine.reproduction.installed`)."""
+"""Reproducible papers, one package each, discovered through entry points (see `recombine.reproduction.installed`)."""

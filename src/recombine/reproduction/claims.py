@@ -1,15 +1,15 @@
-"""How claims are judged: criteria are registered before training, and verdicts are based on networks that learnt.
+"""Claims and their judgement: criteria are registered before training, and verdicts are based on networks that learnt.
 
-A claim makes one or more *statements*. Each has a criterion (`criteria`) and a function that turns Datasets into
-samples, one per *case*, such as an encoding; a statement about one case is a *test*. The first case is the one shown in
-the paper. Two more groups of samples are judged by the same criterion:
+A claim makes one or more *statements*. Each has a criterion (`criteria`) and a function that computes samples from
+Datasets, one per *case*, such as an encoding; a statement about one case is a *test*. The first case is the one shown
+in the paper. Two more groups of samples are judged by the same criterion:
 
 - *alternatives*: other measures, stages, subsets or conventions. "agree 5 of 6" counts those with the same outcome as
-  the first case and shows how much a verdict depends on such choices;
-- *controls*: the difference between failing networks and others (composing, untrained, or trained on the whole grid).
-  They show whether the cause that the paper names is specific to networks that fail.
+  the first case, which shows how much a verdict depends on such choices;
+- *controls*: the difference between failing networks and others (composing, untrained, or trained on the whole grid),
+  which shows whether the cause proposed by the paper is specific to failing networks.
 
-Few networks give a direction but no verdict. *Exploratory* claims have estimates but no verdict.
+With few networks, a test gives a direction instead of a verdict. *Exploratory* claims have estimates but no verdict.
 """
 
 from __future__ import annotations
@@ -31,28 +31,28 @@ Verdict = Literal[
     "exploratory",
 ]  # fmt: skip
 Timing = Literal["before the data", "after the data", "not registered"]
-"""When a criterion was written, as far as a results folder can tell."""
+"""When a criterion was written, as far as can be determined from a results folder."""
 Versions = Mapping[str, Mapping[str, int]]
 """Declared versions of the measuring code, by study."""
 
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """Values of networks, and which of the networks learnt; only these networks count."""
+    """Values for networks, of which only those that learnt count."""
 
     values: np.ndarray
     """One value per network; NaN if missing."""
     learnt: np.ndarray
     """Whether each network learnt its training set."""
     trained: np.ndarray
-    """Whether each network was trained; arms may differ in their number of networks."""
+    """Whether each network was trained; experimental arms may have different numbers of networks."""
     estimated: Callable[[np.ndarray], Estimate] | None = None
-    """Function that turns the values that count into an estimate. Default: a trimmed mean."""
+    """Computes the estimate from the values that count. Default: a trimmed mean."""
     share_learnt: float | None = None
-    """Share of networks that learnt, the smallest among compared arms. Default: that of this sample."""
+    """Fraction of networks that learnt, the smallest among the compared arms. Default: that of this sample."""
 
     def estimate(self, trim: float = TRIM) -> Estimate:
-        """Return the estimate over the networks that count."""
+        """Return the estimate from the networks that count."""
         values = self.values[self._counted]
         return TrimmedMean.of(values, trim) if self.estimated is None else self.estimated(values)
 
@@ -72,11 +72,11 @@ class Sample:
 
 
 Samples = Callable[[Data], Mapping[str, Sample]]
-"""Function from the available Datasets to samples by case; cases that cannot be computed are left out."""
+"""Function that returns samples by case for the available Datasets, omitting cases that cannot be computed."""
 
 
 def no_samples(data: Data) -> dict[str, Sample]:
-    """Return no samples, for statements without alternatives or controls."""
+    """Return no samples (for statements without alternatives or controls)."""
     return {}
 
 
@@ -91,11 +91,11 @@ class Statement:
 
     @property
     def parts(self) -> dict[Part, Samples]:
-        """The three groups of samples that the criterion judges."""
+        """The three groups of samples judged by the criterion."""
         return {"tests": self.cases, "alternatives": self.alternatives, "controls": self.controls}
 
     def samples(self, part: Part, data: Data) -> Mapping[str, Sample]:
-        """Return the samples of one group by case; for tests, only the cases that the criterion names."""
+        """Return the samples of one group by case; for tests, only the cases named by the criterion."""
         samples = self.parts[part](data)
         if part != "tests":
             return samples
@@ -114,15 +114,15 @@ class Claim:
     """Section and figure."""
     statements: tuple[Statement, ...]
     studies: tuple[str, ...]
-    """Studies whose Datasets the tests read."""
+    """Studies whose Datasets are used by the tests."""
     beside: tuple[str, ...] = ()
-    """Further studies whose Datasets alternatives and controls read."""
+    """Additional studies whose Datasets are used by alternatives and controls."""
     exploratory: bool = False
     ours: bool = False
     """Whether the claim is ours rather than the paper's."""
 
     def record(self, part: Part, statement: Statement, versions: Versions) -> dict[str, Any]:
-        """Return a statement's registered record: its criterion, and versions of the measuring code other than 1."""
+        """Return a statement's record for registration: its criterion and any measuring-code versions other than 1."""
         read = self.studies if part == "tests" else (*self.studies, *self.beside)
         raised = {study: {name: own for name, own in versions.get(study, {}).items() if own != 1} for study in read}
         criterion = statement.criterion.model_dump(mode="json")
@@ -130,7 +130,7 @@ class Claim:
         return {**about, "criterion": criterion, "versions": raised}
 
     def records(self, versions: Versions) -> list[dict[str, Any]]:
-        """Return all records that are registered before the claim's data are collected."""
+        """Return all records to be registered before the claim's data are collected."""
         return [
             self.record(part, statement, versions)
             for statement in self.statements
@@ -151,7 +151,7 @@ class Test:
     """The claimed range of the statistic, in words."""
     outcome: Outcome
     interval: Interval
-    """Interval before correction, regardless of the level that decided the outcome."""
+    """Uncorrected interval, regardless of the level that decided the outcome."""
     learnt: int
     trained: int
     level: float = CONFIDENCE
@@ -182,7 +182,7 @@ class Judgement:
 
     @property
     def timing(self) -> Timing:
-        """The latest of its tests' timings."""
+        """The latest timing of any of its tests."""
         timings = {test.timing for test in self.tests}
         return next((t for t in ("after the data", "not registered") if t in timings), "before the data")
 
@@ -191,23 +191,23 @@ class Judgement:
         return [test for test in self.alternatives if test.outcome not in ("not decidable", "not measured")]
 
     def differing(self) -> list[Test]:
-        """Return the comparable alternatives whose outcome differs from that of their statement's first case."""
+        """Return the comparable alternatives whose outcomes differ from that of their statement's first case."""
         first = {test.statistic: test.outcome for test in reversed(self.tests)}
         sides = {"supported": "as claimed", "not supported": "opposite", "reversed": "opposite"}
 
-        def agree(a: str, b: str) -> bool:  # a direction agrees with the outcome on its side
+        def agree(a: str, b: str) -> bool:  # a direction agrees with an outcome on the same side
             return a == b or sides.get(a) == b or a == sides.get(b)
 
         return [test for test in self.comparable() if not agree(test.outcome, first.get(test.statistic, ""))]
 
     def record(self) -> dict[str, Any]:
-        """Return plain data for a JSON file; infinite ends of intervals become null."""
+        """Return plain data for a JSON file; infinite interval limits become null."""
         facts = {**asdict(self), "timing": self.timing, "networks": self.networks}
         return dict(from_json(to_json(facts, inf_nan_mode="null")))
 
 
 class Measured(NamedTuple):
-    """A sample with its estimate and the criterion that judges it."""
+    """A sample with its estimate and its criterion."""
 
     criterion: Criterion
     case: str
@@ -217,7 +217,7 @@ class Measured(NamedTuple):
 
     @property
     def barred(self) -> Outcome | None:
-        """The outcome if too few networks were trained or learnt for a verdict, else None."""
+        """The outcome if too few networks were trained or learnt for a verdict; otherwise None."""
         if not self.estimate.networks:
             return "not measured" if not self.sample.networks_trained else "not decidable"
         sample, rule = self.sample, self.criterion.learnt
@@ -230,7 +230,7 @@ class Measured(NamedTuple):
         return None
 
     def result(self, level: float) -> Test:
-        """Return the result of the test at a confidence level."""
+        """Return the test result at the given confidence level."""
         criterion, outcome = self.criterion, self.barred
         if outcome is None:
             outcome = criterion.outcome(self.estimate.interval(level))
@@ -247,8 +247,8 @@ def judge(
 ) -> list[Judgement]:
     """Return verdicts on the claims whose Datasets are present, in the order of the claims.
 
-    Primary tests are corrected for multiple testing as their criteria say. `registered` holds the digests of the
-    records under which the data were collected, or None if these are unknown.
+    Primary tests are corrected for multiple testing as specified by their criteria. `registered` contains the digests
+    of the records registered before the data were collected, or None if these are unknown.
     """
 
     def measured(claim: Claim, part: Part) -> list[Measured]:
@@ -279,7 +279,7 @@ def judge(
 
 
 def _levels(tests: Sequence[Measured]) -> list[float]:
-    """Return the confidence level of each primary test; Holm corrects tests of equal confidence as one family."""
+    """Return the confidence level of each primary test; Holm's correction treats tests of equal level as one family."""
     levels = [own.criterion.confidence for own in tests]
     corrected = [k for k, own in enumerate(tests) if own.criterion.correction == "holm" and own.barred is None]
     for confidence in {levels[k] for k in corrected}:
@@ -291,7 +291,7 @@ def _levels(tests: Sequence[Measured]) -> list[float]:
 
 
 def _verdict(claim: Claim, tests: Sequence[Test]) -> Verdict:
-    """Combine the outcomes of a claim's tests; where any case suffices, one supported case decides its statement."""
+    """Combine the outcomes of a claim's tests; if any case suffices, one supported case decides its statement."""
     distinct: set[Outcome] = set()
     for statement in claim.statements:
         criterion = statement.criterion

@@ -1,7 +1,7 @@
-"""Criteria as records, registered before the data are collected, and Holm's correction.
+"""Criteria, which are records registered before the data are collected, and Holm's correction.
 
-One frozen record (`Criterion`) holds everything that a verdict depends on. The judging code has no thresholds, so a
-changed bound, rule or correction changes the record and its digest (`record_digest`).
+A frozen record (`Criterion`) contains everything that a verdict depends on. The judging code has no thresholds of its
+own, so changing a bound, rule or correction changes the record and its digest (`record_digest`).
 """
 
 from __future__ import annotations
@@ -23,55 +23,55 @@ Part = Literal["tests", "alternatives", "controls"]
 
 
 class Learnt(Frozen):
-    """Which networks count as having learnt, and how many of them a verdict needs."""
+    """Which networks count as having learnt, and how many of them a verdict requires."""
 
     largest_error: float = 0.1
-    """A network has learnt if its error on the training set, relative to a blank image, is below this."""
+    """A network has learnt if its error on the training set, relative to that of a blank image, is below this."""
     smallest_accuracy: float = 0.95
     """A network has learnt if its accuracy on the training set is above this."""
     smallest_share: float = 0.75
-    """Share of the trained networks that must have learnt; with fewer, a test is *not decidable*."""
+    """Fraction of the trained networks that must have learnt; with fewer, a test is *not decidable*."""
     fewest_networks: int = 8
     """Number of networks that must have learnt; with fewer, a test gives a *direction* instead of a verdict."""
 
 
 class Criterion(Frozen):
-    """A statistic, the open range in which it is claimed to lie, and how that is decided."""
+    """A statistic, the open range in which it is claimed to lie, and the rules for deciding whether it does."""
 
     statistic: str
     """What is measured, in words, with its unit."""
     low: float | None = None
-    """Lower end of the range; for an effect, the smallest that matters."""
+    """Lower limit of the range; for an effect, the smallest effect that matters."""
     high: float | None = None
-    """Upper end of the range."""
+    """Upper limit of the range."""
     is_effect: bool = False
     """Whether 0 means no effect, so that values below `-low` count as reversed."""
     parameters: Mapping[str, float] = {}
     """Thresholds and settings of the measure."""
     stage: str = ""
-    """Stages at which it is measured, if the statistic does not say."""
+    """Stages at which it is measured, if not stated in `statistic`."""
     region: str = ""
-    """Part of the grid on which it is measured, if the statistic does not say."""
+    """Region of the grid on which it is measured, if not stated in `statistic`."""
     contrast: str = ""
-    """Networks that are compared, if the statistic does not say."""
+    """Networks that are compared, if not stated in `statistic`."""
     cases: tuple[str, ...] = ()
-    """Cases that are judged. Default: all."""
+    """Cases to judge. Default: all."""
     combine: Literal["all", "any"] = "all"
     """Whether all cases must be supported or one suffices."""
     confidence: float = CONFIDENCE
-    """Confidence level of the intervals, before correction."""
+    """Confidence level of the intervals before correction."""
     correction: Literal["holm", "none"] = "holm"
-    """Correction for the paper's other primary tests."""
+    """Multiple-testing correction across the paper's primary tests."""
     trim: float = TRIM
-    """Share of the networks trimmed at each end before taking a mean."""
+    """Fraction of networks trimmed at each end before averaging."""
     learnt: Learnt = Learnt()
     """Which networks count."""
     unseen_seeds: str = ""
-    """Seeds that nobody had seen when the criterion was registered, such as `1000–1055`."""
+    """Seeds still unseen when the criterion was registered, e.g. `1000–1055`."""
 
     @property
     def ends(self) -> tuple[float, float]:
-        """Both ends of the range, infinite where it is open."""
+        """Both limits of the range; infinite if unbounded."""
         return -inf if self.low is None else self.low, inf if self.high is None else self.high
 
     @property
@@ -82,7 +82,7 @@ class Criterion(Frozen):
         return f"< {self.high:g}" if self.low is None else f"> {self.low:g}"
 
     def outcome(self, interval: Interval) -> Outcome:
-        """Return the outcome for an interval."""
+        """Return the outcome for an interval estimate."""
         low, high = self.ends
         if interval.low > low and interval.high < high:
             return "supported"
@@ -98,7 +98,7 @@ class Criterion(Frozen):
         return "as claimed" if (0.0 if self.is_effect else low) < value < high else "opposite"
 
     def p_value(self, estimate: Estimate) -> float:
-        """Return the two-sided p-value of the hypothesis that leaves the criterion undecided."""
+        """Return the two-sided p-value of the hypothesis under which the criterion is undecided."""
         below_low = 0.0 if self.low is None else estimate.tail(self.low)
         below_high = 1.0 if self.high is None else estimate.tail(self.high)
         inside, outside = max(below_low, 1 - below_high), min(1 - below_low, below_high)
@@ -111,12 +111,12 @@ def record_digest(record: Mapping[str, Any]) -> str:
 
 
 def effect(statistic: str, smallest: float, **fields: Any) -> Criterion:
-    """Return a criterion for an effect at least as large as the smallest that matters."""
+    """Return a criterion for an effect above the smallest that matters."""
     return Criterion(statistic=statistic, low=smallest, is_effect=True, **fields)
 
 
 def above(statistic: str, bound: float, **fields: Any) -> Criterion:
-    """Return a criterion for a value above a bound that is part of the claim itself, such as an accuracy of 90 %."""
+    """Return a criterion for a value above a bound that the claim itself states, such as an accuracy of 90 %."""
     return Criterion(statistic=statistic, low=bound, **fields)
 
 
@@ -126,15 +126,15 @@ def below(statistic: str, bound: float, **fields: Any) -> Criterion:
 
 
 def within(statistic: str, low: float, high: float, **fields: Any) -> Criterion:
-    """Return an equivalence criterion, for a value between two bounds."""
+    """Return an equivalence criterion: the value must lie between two bounds."""
     return Criterion(statistic=statistic, low=low, high=high, **fields)
 
 
 def holm_levels(p_values: Sequence[float], confidence: float = CONFIDENCE) -> list[float]:
     """Return each test's confidence level under Holm's procedure, which bounds the family-wise error rate.
 
-    Tests are taken in order of their p-values, each at α divided by the number of tests left; all tests after the
-    first failure get its level.
+    Tests are taken in increasing order of their p-values, each at α divided by the number of remaining tests; all
+    tests after the first failure get the level of that test.
 
     >>> [round(level, 4) for level in holm_levels([0.5, 0.001, 0.04])]
     [0.975, 0.9833, 0.975]

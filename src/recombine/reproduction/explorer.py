@@ -1,7 +1,7 @@
-"""Trained decoders for a report's explorer, chosen from a store and kept in one file of the results folder.
+"""Trained decoders for a report's explorer, selected from a store and kept in a single file in the results folder.
 
-Large tensors are quantised to 16-bit integers if that changes no output by more than `TOLERANCE`; float16 would change
-them several times as much.
+Large tensors are quantised to 16-bit integers if this changes no output by more than `TOLERANCE`; float16 would change
+outputs several times as much.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from recombine.decoders import StagedDecoder
 
 LARGEST = 6_000_000  # maximum size of a folder's decoders in bytes
-TOLERANCE = 8e-5  # largest change of an output by quantisation
+TOLERANCE = 8e-5  # largest change in an output due to quantisation
 NONE = "–"  # value of a label that does not apply to a decoder
 STEPS = 32767  # quantisation steps on either side of 0
 
@@ -42,17 +42,17 @@ class KeptDecoder:
     spec: RunSpec
     labels: Mapping[str, str]
     weights: Mapping[str, np.ndarray]
-    """Weights as stored: int16 tensors are multiplied by their `scales`."""
+    """Weights as stored; int16 tensors must be multiplied by their `scales`."""
     scales: Mapping[str, float]
 
     @property
     def name(self) -> str:
-        """Its labels, in one line."""
+        """The decoder's labels on one line."""
         return " · ".join(f"{label} {value}" for label, value in self.labels.items() if value != NONE)
 
     @property
     def size(self) -> int:
-        """Size of its weights in bytes."""
+        """Size of the weights in bytes."""
         return sum(array.nbytes for array in self.weights.values())
 
     def module(self) -> StagedDecoder:
@@ -67,15 +67,15 @@ class KeptDecoder:
 
 
 def collect(results: Results, paper: Paper, preset: Preset, store: Store, say: Callable[[str], None]) -> None:
-    """Copy the decoders of a paper's explorer from a store into a results folder.
+    """Copy the decoders for a paper's explorer from a store to a results folder.
 
-    Decoders that are in the folder but not in the store are kept. `say` is called with the names of those left out.
+    Decoders in the folder that are not in the store are kept. `say` is called with the names of omitted decoders.
     """
     if paper.explorer is None:
         return
     try:
         present, intact = {(own.study, own.key): own for own in kept_decoders(results)}, True
-    except InvalidValue:  # damaged, so it is written again
+    except InvalidValue:  # damaged, so the file is rewritten
         present, intact = {}, False
     chosen: list[KeptDecoder] = []
     left_out: list[str] = []
@@ -116,7 +116,7 @@ def _chosen(
     present: Mapping[tuple[str, str], KeptDecoder],
     learnt: Callable[[Run], bool],
 ) -> KeptDecoder | None:
-    """Return the first seed that learnt, quantised; if the store has none, the decoder that the folder has."""
+    """Return the quantised decoder of the first seed that learnt or, if the store has none, the folder's decoder."""
     for spec in specs:
         run = store.find(spec.digest)
         if run is not None and run.status == "done" and learnt(run):
@@ -126,7 +126,7 @@ def _chosen(
 
 
 def _quantised(own: LabelledSpec, run: Run) -> KeptDecoder:
-    """Return a run's decoder with all large tensors quantised, or as many as the tolerance allows."""
+    """Return a run's decoder with as many large tensors quantised as the tolerance allows."""
     import torch
 
     weights, task = run.weights(), run.spec.task
@@ -156,7 +156,7 @@ def _quantised(own: LabelledSpec, run: Run) -> KeptDecoder:
 
 
 def packed(decoders: Iterable[KeptDecoder]) -> bytes:
-    """Return decoders as safetensors, with their records as JSON in the header."""
+    """Serialise decoders as safetensors, with their records as JSON in the header."""
     records: list[dict[str, Any]] = []
     tensors: dict[str, np.ndarray] = {}
     for number, own in enumerate(decoders):
@@ -167,8 +167,8 @@ def packed(decoders: Iterable[KeptDecoder]) -> bytes:
 
 
 def _unpacked(content: bytes) -> list[KeptDecoder]:
-    """Return the decoders that `packed` wrote."""
-    length = int.from_bytes(content[:8], "little")  # of the JSON header
+    """Return the decoders serialised by `packed`."""
+    length = int.from_bytes(content[:8], "little")  # length of the JSON header
     records = parsed_json(parsed_json(content[8 : 8 + length])["__metadata__"]["decoders"])
     weights: list[dict[str, np.ndarray]] = [{} for _ in records]
     for path, array in unpack(content).items():

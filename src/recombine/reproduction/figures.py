@@ -10,12 +10,12 @@ from typing import Any
 
 @dataclass(frozen=True)
 class FigureSpec:
-    """A figure from the paper (such as `fig4`), or an additional one."""
+    """A figure from the paper (e.g. `fig4`) or an additional figure."""
 
     name: str
     title: str
     studies: tuple[str, ...]
-    """Studies whose Datasets `draw` and `caption` take, in this order."""
+    """Studies whose Datasets are passed to `draw` and `caption`, in this order."""
     draw: Callable[..., Any]
     caption: Callable[..., str]
 
@@ -35,7 +35,7 @@ class Section:
     """A section of a report: a title, an introduction, and its figures and claims."""
 
     name: str
-    """Anchor on the page, without the prefix `part-`."""
+    """Anchor on the page, without the `part-` prefix."""
     title: str
     text: str
     figures: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""Installed papers, found through their entry points in the group `recombine.papers` (docs/extending.md)."""
+"""Installed papers, found through their entry points in the `recombine.papers` group (docs/extending.md)."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from recombine.errors import InvalidValue, RecombineError, listed, reason_of
 from recombine.reproduction.paper import Paper
 from recombine.version import PAPERS
 
-OURS = "recombine"  # the distribution whose papers come first
+OURS = "recombine"  # distribution whose papers are listed first
 
 
 def paper_names() -> list[str]:
-    """Return the names of all installed papers, this package's own first."""
+    """Return the names of all installed papers, starting with those of this package."""
     entries = entry_points(group=PAPERS)
     return sorted(entries.names, key=lambda name: (getattr(entries[name].dist, "name", OURS) != OURS, name))
 
@@ -25,12 +25,12 @@ def paper(name: str | None = None) -> Paper:
     Parameters
     ----------
     name
-        The name of its entry point. Default: the paper of this package.
+        The name of the paper's entry point. Default: the paper of this package.
 
     Returns
     -------
     Paper
-        Its presets, studies, claims and figures.
+        The paper's presets, studies, claims and figures.
 
     Examples
     --------
@@ -42,11 +42,11 @@ def paper(name: str | None = None) -> Paper:
     if not names:
         raise RecombineError(f"no paper is installed: 'pip install recombine' adds the entry point {PAPERS!r}")
     if name is not None and name not in names:
-        raise InvalidValue("paper", name, f"one of {listed(names)}, the installed entry points {PAPERS!r}")
+        raise InvalidValue("paper", name, f"one of {listed(names)}, the installed {PAPERS!r} entry points")
     entry = entry_points(group=PAPERS)[name or names[0]]
     try:
         loaded = entry.load()
-    except Exception as error:  # anything that a third-party package may raise
+    except Exception as error:  # a third-party package may raise anything
         raise InvalidValue("paper", entry.name, f"a package that can be imported ({reason_of(error)})") from error
     if not isinstance(loaded, Paper):
         raise InvalidValue("paper", entry.name, f"an entry point that refers to a Paper ({entry.value} does not)")

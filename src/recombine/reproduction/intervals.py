@@ -1,11 +1,11 @@
-"""Estimates over networks, with intervals that have their nominal coverage.
+"""Estimates across networks, with intervals that attain their nominal coverage.
 
-No interval for the plain mean has its nominal coverage if one network in 32 is an outlier, since many samples contain
-none. Yuen's interval (Tukey and McLaughlin's t) for the mean of the middle 60 % of the values (`TrimmedMean`) has it,
-for normal, log-normal and outlier data (test_intervals.py).
+If one network in 32 is an outlier, no interval for the plain mean attains its nominal coverage, since many samples
+contain no outlier. Yuen's interval (Tukey and McLaughlin's t) for the mean of the middle 60 % of the values
+(`TrimmedMean`) does, for normal, log-normal and outlier data (test_intervals.py).
 
-Each has `interval(confidence)` and `tail(bound)`, the one-sided p-value of the hypothesis that the true value is at
-most the bound. An interval of confidence 1 − α lies above a bound if and only if `tail(bound)` < α / 2.
+Every estimate has `interval(confidence)` and `tail(bound)`, the one-sided p-value of the hypothesis that the true value
+is at most the bound. An interval of confidence 1 − α lies above a bound if and only if `tail(bound)` < α / 2.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 CONFIDENCE = 0.95
-TRIM = 0.2  # share of the values trimmed at each end before taking a mean
+TRIM = 0.2  # fraction of values trimmed at each end before averaging
 
 
 @dataclass(frozen=True)
 class Interval:
-    """An estimate with its interval and the number of networks behind it."""
+    """An estimate with its interval and the number of networks that it is based on."""
 
     value: float
     low: float
@@ -50,7 +50,7 @@ class TrimmedMean:
 
     @classmethod
     def of(cls, values: ArrayLike, trim: float = TRIM) -> TrimmedMean:
-        """Return the trimmed mean of the finite values, NaN if there are none."""
+        """Return the trimmed mean of the finite values; NaN if there are none."""
         array = np.sort(_finite(values))
         networks = len(array)
         if not networks:
@@ -62,7 +62,7 @@ class TrimmedMean:
         return cls(float(middle.mean()), float(error), len(middle) - 1, networks)
 
     def interval(self, confidence: float = CONFIDENCE) -> Interval:
-        """Return Yuen's interval, infinite for a single network."""
+        """Return Yuen's interval, which is infinite for a single network."""
         from scipy.stats import t
 
         if self.freedom < 1:
@@ -71,7 +71,7 @@ class TrimmedMean:
         return Interval(self.value, self.value - half, self.value + half, self.networks)
 
     def tail(self, bound: float) -> float:
-        """Return the p-value from Student's t."""
+        """Return the p-value from Student's t-distribution."""
         from scipy.stats import t
 
         if self.freedom < 1:
@@ -83,7 +83,7 @@ class TrimmedMean:
 
 @dataclass(frozen=True)
 class Share:
-    """A share of networks.
+    """A proportion of networks.
 
     >>> Share(8, 8).interval().high
     1.0
@@ -94,13 +94,13 @@ class Share:
 
     @classmethod
     def of(cls, values: ArrayLike) -> Share:
-        """Return the share of ones among finite values of 0 or 1."""
+        """Return the proportion of ones among the finite values, each 0 or 1."""
         array = _finite(values)
         return cls(int(array.sum()), len(array))
 
     @property
     def value(self) -> float:
-        """The share, NaN without networks."""
+        """The proportion; NaN if there are no networks."""
         return self.count / self.networks if self.networks else nan
 
     def interval(self, confidence: float = CONFIDENCE) -> Interval:
@@ -115,7 +115,7 @@ class Share:
         return Interval(self.value, max(0.0, center - half), min(1.0, center + half), n)
 
     def tail(self, bound: float) -> float:
-        """Return the p-value of the score test, which Wilson's interval inverts."""
+        """Return the p-value of the score test, from which Wilson's interval is derived."""
         from scipy.stats import norm
 
         if not self.networks or not 0 < bound < 1:
@@ -125,20 +125,20 @@ class Share:
 
 @dataclass(frozen=True)
 class Resampled:
-    """A statistic of all networks together, with its bootstrap resamples, which may be infinite."""
+    """A statistic computed from all networks jointly, with its bootstrap resamples, which may be infinite."""
 
     value: float
     draws: tuple[float, ...]
     networks: int
 
     def interval(self, confidence: float = CONFIDENCE) -> Interval:
-        """Return quantiles of the resamples, without interpolation, so that infinite resamples give an open end."""
+        """Return quantiles of the resamples without interpolation, so that infinite resamples give an unbounded end."""
         low = np.quantile(self.draws, (1 - confidence) / 2, method="lower")
         high = np.quantile(self.draws, (1 + confidence) / 2, method="higher")
         return Interval(self.value, float(low), float(high), self.networks)
 
     def tail(self, bound: float) -> float:
-        """Return the share of the resamples, counting the statistic itself, that do not exceed the bound."""
+        """Return the fraction of resamples, with one added as a correction, that do not exceed the bound."""
         below = int((np.asarray(self.draws) <= bound).sum())
         return (below + 1) / (len(self.draws) + 1) if below < len(self.draws) else 1.0
 

@@ -1,4 +1,4 @@
-"""Decoders that run in a report: those that its explorer shows, and the one that its panel trains."""
+"""Decoders that run inside a report: those shown by its explorer, and the one trained by its training panel."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from recombine.store import Run
 
 @dataclass(frozen=True)
 class LabelledSpec:
-    """A decoder that a study trains, with its labels in the explorer."""
+    """A decoder trained by a study, with its labels in the explorer."""
 
     study: str
     spec: RunSpec
-    """Its spec; the seed does not matter."""
+    """The decoder's spec; its seed is ignored."""
     labels: Mapping[str, str]
-    """The value of each of the explorer's switches, such as `{"decoder": "CNN", "depth": "4"}`."""
+    """The value for each of the explorer's switches, e.g. `{"decoder": "CNN", "depth": "4"}`."""
 
 
 @dataclass(frozen=True)
@@ -26,9 +26,9 @@ class DecoderChoice:
     """Which decoders an explorer shows."""
 
     decoders: Callable[[Any], list[LabelledSpec]]
-    """Returns the decoders of a preset, the most important first: later ones are dropped if they do not fit."""
+    """Returns a preset's decoders in order of decreasing importance; the last ones are dropped if they do not fit."""
     learnt: Callable[[Run], bool]
-    """Whether a network learnt its training set; the first seed that did is kept."""
+    """Returns whether a network learnt its training set; the first seed that did is kept."""
 
 
 @dataclass(frozen=True)
@@ -36,16 +36,16 @@ class TrainingPanel:
     """A small decoder that a page trains live, with and without isolated-factor examples."""
 
     spec: RunSpec
-    """A CNN whose task has two position factors, trained once per epoch on each combination that is not held out."""
+    """A CNN for a task with two position factors, trained on each kept combination once per epoch."""
     text: str
     """Description of what is trained, in HTML; {parameters}, {kept}, {held} and {isolated} are replaced by counts."""
     drawn: str
-    """Noun for what every image shows, such as "disk"."""
+    """Noun for the object shown in every image, such as "disk"."""
     isolated: str
     """Noun for the isolated-factor examples, such as "stripes"."""
     filled: float
-    """Held-out accuracy at or above which the panel says that the decoder filled the hold-out."""
+    """Held-out accuracy at or above which the panel reports that the decoder filled the hold-out."""
     failed: float
-    """Held-out accuracy at or below which the panel says that it failed."""
+    """Held-out accuracy at or below which the panel reports that the decoder failed."""
     section: str
-    """Section of the report in which it is shown."""
+    """Section of the report that shows the panel."""

@@ -1,7 +1,7 @@
-"""Measurements on finished runs, collected into a labelled Dataset.
+"""Measurements of finished runs, collected into a labelled Dataset.
 
-Runs of one arm (experimental condition) are measured in batches: on a GPU as many as fit into a memory budget, since a
-single network's metrics are short kernels that leave it idle; on a CPU one by one, since batching slows convolutions.
+Runs of one arm (experimental condition) are measured in batches: on a GPU, as many as fit into a memory budget, since
+the short kernels of a single network would leave it idle; on a CPU, one at a time, since batching slows convolutions.
 """
 
 from __future__ import annotations
@@ -31,23 +31,23 @@ if TYPE_CHECKING:
 
 ROWS = 256  # number of inputs per forward pass
 BYTES_PER_NUMBER = 28  # memory per activation: one float32 and three float64 copies in the metrics
-MATRICES = 8  # number of float64 matrices of points × points that a probe or a kernel metric needs
+MATRICES = 8  # number of float64 (point, point) matrices that a probe or a kernel metric needs
 PROBES = frozenset({"probe_in_sample", "probe_held_out"})
-"""Registered metrics that fit linear probes, the slowest ones."""
+"""Registered metrics that fit linear probes, which are the slowest."""
 DRAWING = ("sample", "row", "column")  # dimensions of stored sample outputs
 TRAINED = "trained"
-"""Variable of a Dataset that is 1 for every network that was trained, 0 where an arm has fewer seeds."""
+"""Dataset variable that is 1 for every trained network and 0 where an arm has fewer seeds."""
 Measured = Mapping[str, Any]
 """Arrays or tensors by name, with one row per run in a batch."""
 
 
 def budget(device: torch.device) -> int:
-    """Return the bytes for activations, and again for metrics: 1 GiB on a CPU, a third of a GPU's memory."""
+    """Return the budget in bytes for activations and for metrics (each): 1 GiB on a CPU, a third of a GPU's memory."""
     return torch.cuda.get_device_properties(device).total_memory // 3 if device.type == "cuda" else 1 << 30
 
 
 class Batch:
-    """Finished runs whose specs differ only in the seed, measured within a memory budget in bytes."""
+    """Finished runs whose specs differ only in the seed, measured within a memory budget given in bytes."""
 
     def __init__(self, runs: Sequence[Run], device: torch.device, memory: int | None = None) -> None:
         self.runs, self.device = tuple(runs), device
@@ -75,7 +75,7 @@ class Batch:
         return {name: np.array([row[name] for row in rows]) for name in rows[0]}
 
     def stored(self, name: str) -> np.ndarray:
-        """Return an array that is stored with every run: `[member, …]`."""
+        """Return an array stored with every run, as `[member, …]`."""
         return np.stack([arrays[name] for arrays in self._arrays])
 
     @cached_property
@@ -97,12 +97,12 @@ class Batch:
 
     @torch.no_grad()
     def forward(self, inputs: Tensor) -> Tensor:
-        """Return the networks' outputs for rows of inputs: `[member, row, …]`, on the device."""
+        """Return the networks' outputs for rows of inputs, as `[member, row, …]` on the device."""
         parts = chunks(inputs.to(self.device), ROWS)
         return torch.cat([over_members(self._decoder, self.weights, part).float() for part in parts], dim=1)
 
     def outputs(self, values: Tensor) -> Tensor:
-        """Return the networks' outputs for rows of factor values: `[member, row, …]`, on the CPU."""
+        """Return the networks' outputs for rows of factor values, as `[member, row, …]` on the CPU."""
         return self.forward(self.task.examples(values).inputs).cpu()
 
     @cached_property
@@ -129,12 +129,12 @@ def tabulate(
     measure: Callable[[Batch], Measured],
     inner: Mapping[str, Sequence[str]] | None = None,
 ) -> xarray.Dataset:
-    """Return a Dataset of measurements over the arms' labels and the seed.
+    """Return a Dataset of measurements, indexed by the arms' labels and the seed.
 
-    `measure` returns arrays by name for a batch of an arm's runs, one row per run; `inner` names their further
-    dimensions. Arms are laid out along `dims`. Arrays of different lengths, arms with fewer seeds and combinations of
-    labels that were not trained are padded with NaN. So are diverged runs, which are not measured: a network that
-    stopped half-way does not show what training leads to. The variable `trained` counts them nevertheless.
+    `measure` returns arrays by name for a batch of an arm's runs, one row per run; `inner` names their remaining
+    dimensions. Arms are arranged along `dims`. Arrays of different lengths, arms with fewer seeds, and untrained
+    combinations of labels are padded with NaN. Diverged runs are also set to NaN rather than measured, since a network
+    that stopped half-way does not show what training leads to; the `trained` variable still counts them.
     """
     import xarray
 
@@ -172,7 +172,7 @@ def tabulate(
 def _measured(
     runs: Sequence[Run], device: torch.device, measure: Callable[[Batch], Measured]
 ) -> Iterator[dict[str, np.ndarray]]:
-    """Yield the measurements of each of an arm's runs, made in batches that fit the device."""
+    """Yield the measurements of each run of an arm, made in batches that fit into the device's memory."""
     size = 1 if device.type == "cpu" or not runs else fitting_runs(runs[0].spec, budget(device))
     for start in range(0, len(runs), size):
         batch = Batch(runs[start : start + size], device)
@@ -193,43 +193,43 @@ def grid_variables(spec: RunSpec) -> dict[str, Any]:
 
 
 def base_attributes(trials: Trials[Any], **more: Any) -> dict[str, Any]:
-    """Return attributes that captions need: the name of the preset, the background of images, and `more`."""
+    """Return the attributes required by captions: the preset's name, the images' background, and `more`."""
     return {"preset": trials.preset.name, "background": trials.first.spec.task.background, **more}
 
 
 def grid_maps(batch: Batch, name: str) -> np.ndarray:
-    """Return a stored array over grid points as maps of the (x, y) grid: `[member, y, x]`."""
+    """Return a stored array with one value per grid point as maps of the (x, y) grid, `[member, y, x]`."""
     return batch.stored(name).reshape(len(batch), *batch.task.grid.shape).swapaxes(1, 2).astype(np.float32)
 
 
 def sample_points(spec: RunSpec) -> Tensor:
-    """Return grid points spread over the held-out region: `(sample, (x, y))`."""
+    """Return grid points spread across the held-out region, as `(sample, (x, y))`."""
     task = spec.task
     where = torch.nonzero(task.held_out.reshape(task.grid.shape))
     low, high = where.min(dim=0).values, where.max(dim=0).values
-    shares = ((0.5, 0.5), (0.25, 0.25), (0.75, 0.25), (0.25, 0.75))  # of the region's extent along x and y
+    shares = ((0.5, 0.5), (0.25, 0.25), (0.75, 0.25), (0.25, 0.75))  # fractions of the region's extent along x and y
     positions = [low + torch.tensor(share) * (high - low) for share in shares]
     nearest = [where[((where - position) ** 2).sum(dim=1).argmin()] for position in positions]
     return torch.stack(nearest).double()
 
 
 def drawings(batch: Batch) -> Tensor:
-    """Return the networks' outputs at the sample positions, over members and `DRAWING`."""
+    """Return the networks' outputs at the sample positions, with a member axis followed by `DRAWING`."""
     return batch.outputs(sample_points(batch.spec))
 
 
 def with_positions(result: xarray.Dataset, spec: RunSpec, *means: str) -> xarray.Dataset:
-    """Reduce the outputs and `means` to their first seed, add means of `means` over seeds, and sample positions."""
+    """Reduce outputs and `means` to their first seed; add the means of `means` over seeds and the sample positions."""
     kept = keep_first(result, *means, "drawing").drop_vars("mean_drawing")
     return kept.assign(place=(("sample", "axis"), sample_points(spec).numpy()), **grid_variables(spec))
 
 
 def stage_profile(batch: Batch, *, probes: bool = True, maps: bool = True) -> dict[str, np.ndarray]:
-    """Return the registered metrics of every stage of networks over a two-factor grid.
+    """Return the registered metrics of every stage of the networks on a two-factor grid.
 
-    Arrays are `[member, stage, …]`, by the column's name in studies. With `maps`, columns with a value at every grid
-    point are included as `[member, stage, y, x]`. Stage 0 is the input code. Values per factor are averaged. For codes
-    that are not differentiable, only finite differences are used.
+    Arrays are `[member, stage, …]`, keyed by the column's name in studies. With `maps`, columns with one value per grid
+    point are included as `[member, stage, y, x]`. Stage 0 is the input code. Values are averaged over factors. For
+    non-differentiable codes, finite differences are used.
     """
     task, reader, memory = batch.task, batch.reader(), batch.memory
     points = task.grid.points.to(batch.device)
@@ -250,7 +250,7 @@ def stage_profile(batch: Batch, *, probes: bool = True, maps: bool = True) -> di
 
 
 def _rows(column: Column, value: Tensor, members: int, shape: tuple[int, ...]) -> Tensor:
-    """Return a column's values at one stage, one row per member: averaged over factors, maps as `[y, x]`."""
+    """Return a column's values at one stage, one row per member, averaged over factors, with maps as `[y, x]`."""
     # a metric that does not depend on the activations may have no member axis
     value = value.expand(members, *value.shape[value.ndim - len(column.dims) :])
     if column.dims == ("point",):
@@ -259,7 +259,7 @@ def _rows(column: Column, value: Tensor, members: int, shape: tuple[int, ...]) -
 
 
 def stage_dims() -> dict[str, Sequence[str]]:
-    """Return the dimensions of the arrays that `stage_profile` returns."""
+    """Return the dimensions of the arrays returned by `stage_profile`."""
     return {
         column.study_name: ("stage", "y", "x") if column.dims == ("point",)
         else ("stage", *(dim for dim in column.dims if dim != "factor"))

@@ -1,4 +1,4 @@
-"""A paper as one record, and the verdicts and figures that follow from a results folder."""
+"""A record that describes a paper, and the verdicts and figures computed from a results folder."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Paper:
     question: str
     """Its question, in a few words."""
     preset: type[Preset]
-    """The preset with the settings of all its studies; the defaults are the paper's."""
+    """Preset class with the settings of all its studies; the defaults are those of the paper."""
     studies: Mapping[str, Study[Any]]
     """Studies by name, in the order of the report."""
     claims: Mapping[str, Claim]
@@ -47,7 +47,7 @@ class Paper:
     sections: tuple[Section, ...] = ()
     """Sections of the report."""
     explorer: DecoderChoice | None = None
-    """Which of the trained decoders the report's explorer shows."""
+    """The trained decoders to show in the report's explorer."""
     training_panel: TrainingPanel | None = None
     """A small decoder that the report trains live."""
     write_markers: Callable[[Results, Sequence[Judgement], Path], None] | None = None
@@ -55,11 +55,11 @@ class Paper:
 
     @classmethod
     def assemble(cls, package: str, questions: Sequence[str], **about: Any) -> Paper:
-        """Return the paper that a package defines, with one to three modules per question in the report's order.
+        """Return the paper defined by a package with one to three modules per question, in the report's order.
 
-        The question `size` is `size.py`, which defines `STUDY`. `CLAIMS` and `FIGURES` are defined there too, or in
+        For the question `size`, `size.py` defines `STUDY`. `CLAIMS` and `FIGURES` are defined there too, or in
         `size_claims.py` and `size_figure.py`. `sections.py` with `SECTIONS` and `explorer.py` with `EXPLORER` and
-        `TRAINING_PANEL` are optional. `about` holds the other fields: title, source, question and so on.
+        `TRAINING_PANEL` are optional. `about` contains the remaining fields (title, source, question and so on).
         """
         studies: list[Study[Any]] = [import_module(f"{package}.{name}").STUDY for name in questions]
         modules = [f"{package}.{name}{part}" for name in questions for part in ("", "_claims", "_figure")]
@@ -80,7 +80,7 @@ class Paper:
 
     @cached_property
     def presets(self) -> dict[str, Preset]:
-        """All presets by name; the one with the paper's own settings is last."""
+        """All presets by name; the last one has the paper's settings."""
         return self.preset.presets()
 
     @cached_property
@@ -108,14 +108,14 @@ class Paper:
 
     @property
     def choices(self) -> str:
-        """What can be reproduced, for help texts and messages."""
+        """Everything that can be reproduced, as text for help and error messages."""
         numbered = [name for name, spec in self.figures.items() if spec.numbered]
         ranges = [f"{names[0]} … {names[-1]}" for names in (numbered, list(self.claims)) if names]
         others = dict.fromkeys([*self.studies, *(name for name in self.figures if name not in numbered)])
         return ", ".join(["all", *ranges, listed(others)])
 
     def selected(self, words: Iterable[str]) -> list[Study[Any]]:
-        """Return the studies needed for the named figures, claims or studies, in the order of the report."""
+        """Return the studies required for the named figures, claims or studies, in the order of the report."""
         needed = {"all": tuple(self.studies)}
         needed |= {claim.name.lower(): (*claim.studies, *claim.beside) for claim in self.claims.values()}
         needed |= {name: spec.studies for name, spec in self.figures.items()}
@@ -134,13 +134,13 @@ def _optional(module: str, name: str, default: Any) -> Any:
 
 
 def _number(record: Claim | FigureSpec) -> int:
-    """Return the number at the end of a name, 0 if there is none."""
+    """Return the number at the end of a name; 0 if there is none."""
     digits = re.search(r"\d+$", record.name)
     return int(digits[0]) if digits else 0
 
 
 def _by_name(kind: str, records: Sequence[Any]) -> dict[str, Any]:
-    """Return records by name; names must be unique."""
+    """Index records by name; names must be unique."""
     named: dict[str, Any] = {}
     for record in records:
         if record.name in named:
@@ -155,7 +155,7 @@ class Findings:
     Parameters
     ----------
     paper
-        The paper that the folder reproduces.
+        The paper reproduced in the folder.
     results
         The folder.
 
@@ -174,12 +174,12 @@ class Findings:
 
     @cached_property
     def studies(self) -> list[str]:
-        """Studies whose Dataset was measured by the current version of their code, in the order of the report."""
+        """Studies whose Datasets were measured by the current version of their code, in the order of the report."""
         return [name for name, version in self._versions.items() if version == self.paper.studies[name].version]
 
     @cached_property
     def outdated(self) -> list[str]:
-        """Studies whose Dataset was measured by another version of their code: neither judged nor drawn."""
+        """Studies whose Datasets were measured by another version of their code, so are neither judged nor drawn."""
         return [name for name in self._versions if name not in self.studies]
 
     @cached_property
@@ -200,7 +200,7 @@ class Findings:
         return {name: spec for name, spec in self.paper.figures.items() if set(spec.studies) <= set(self.studies)}
 
     def caption(self, figure: FigureSpec | str) -> str:
-        """Return a figure's caption, with numbers from the data; `figure` as in `draw`."""
+        """Return a figure's caption with numbers from the data; see `draw` for `figure`."""
         spec, datasets = self._figure(figure)
         return spec.caption(*datasets)
 
@@ -221,7 +221,7 @@ class Findings:
         return spec.draw(*datasets)
 
     def _figure(self, figure: FigureSpec | str) -> tuple[FigureSpec, list[xarray.Dataset]]:
-        """Return a figure with the Datasets that it is drawn from."""
+        """Return a figure with the Datasets used to draw it."""
         spec = self.paper.figure_named(figure) if isinstance(figure, str) else figure
         if missing := [study for study in spec.studies if study not in self.studies]:
             allowed = f"one of {listed(self.figures)} (results of {listed(missing)} are missing)"

@@ -1,8 +1,8 @@
-"""Presets: all settings of a reproduction in one record.
+"""Presets: records with all settings of a reproduction.
 
-A study declares its settings as a subclass of `Preset`, with their defaults and their values in other presets. A
-paper's preset combines those of all its studies under flat names (`recombine reproduce --set width=8`). A study's
-Dataset depends only on the settings that its class declares.
+A study declares its settings in a subclass of `Preset`, with their defaults and their values in other presets. A
+paper's preset combines the settings of all its studies under flat names (`recombine reproduce --set width=8`). A
+study's Dataset depends only on the settings declared in its subclass.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ Several = Annotated[AnyNumber, Field(min_length=1)]
 
 
 class Preset(Frozen):
-    """The settings that all studies share; subclasses add their own."""
+    """The settings shared by all studies; subclasses add study-specific ones."""
 
     name: str
     """Name of the preset, for `--preset`."""
     seeds: Seeds
-    """Number of seeds for judging claims."""
+    """Number of seeds per condition for judging claims."""
     extra_seeds: Seeds
     """Number of seeds for conditions that no claim depends on; at most `seeds`."""
     first_seed: Count
@@ -45,11 +45,11 @@ class Preset(Frozen):
     """Numerical precision of training; measurements are always in float32."""
 
     variants: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
-    """For each other preset, by name, the fields of this class that differ from the defaults."""
+    """Fields of this class that differ from the defaults, for each other preset by name."""
 
     @classmethod
     def presets(cls) -> dict[str, Self]:
-        """Return every preset by name: the variants that this class and its bases declare, then the defaults."""
+        """Return all presets by name: the variants declared by this class and its bases, then the defaults."""
         values: dict[str, dict[str, Any]] = {}
         for part in reversed(cls.__mro__):  # the most general first
             for name, fields in vars(part).get("variants", {}).items():
@@ -58,7 +58,7 @@ class Preset(Frozen):
         return {**{name: cls(**own) for name, own in values.items()}, default.name: default}
 
     def recipe(self, **fields: Any) -> Recipe:
-        """Return a recipe, in this preset's precision unless another is given."""
+        """Return a recipe with this preset's precision unless another is given."""
         return Recipe(**{"precision": self.precision, **fields})
 
     def changed(self, changes: Sequence[str]) -> Self:
@@ -89,7 +89,7 @@ Examples
 
 
 def assembled(settings: Iterable[type[Preset]], module: str) -> type[Preset]:
-    """Return a class `Preset` with the fields of all these classes, defined in the given module."""
+    """Return a `Preset` class in the given module that combines the fields of all these classes."""
     classes = list(dict.fromkeys(settings))
     bases = [own for own in classes if not any(other is not own and issubclass(other, own) for other in classes)]
     return create_model("Preset", __base__=tuple(bases), __module__=module, __doc__=ASSEMBLED)

@@ -26,8 +26,8 @@ from recombine.reproduction.report import Parts, policy, verdicts
 
 PAGE, CLAIMS_FILE, FIGURES = "index.html", "claims.json", "figures"
 LARGEST_PAGE = 15_000_000
-"""Maximum size of the page in bytes; Datasets that do not fit become links."""
-QUESTION = "question"  # name of the section that opens the page, with the explorer
+"""Maximum size of the page in bytes; Datasets that do not fit are linked instead."""
+QUESTION = "question"  # name of the opening section of the page, which contains the explorer
 MISSING = "This folder has no decoders to explore. 'recombine report DIR --store STORE' copies them from a store."
 
 
@@ -39,7 +39,7 @@ class DrawnFigure(NamedTuple):
     kind: str
     """Image format: `png` or `svg+xml`."""
     image: str
-    """Image in base64."""
+    """The base64-encoded image."""
 
 
 def write_report(
@@ -47,7 +47,7 @@ def write_report(
 ) -> Path:
     """Write figures, verdicts and the page into the results folder; return the path of the page.
 
-    `panels` holds interactive elements by section name; the one for `question` is the explorer.
+    `panels` maps section names to interactive elements; the `question` panel is the explorer.
     """
     out, paper = findings.results.path, findings.paper
     remove_temporaries(out)
@@ -61,7 +61,7 @@ def write_report(
         provenance=findings.results.provenance | findings.results.registration, judgements=findings.judgements,
         figures=figures, sections=paper.sections, panels=panels, missing=MISSING if paper.explorer else "",
     )  # fmt: skip
-    space = LARGEST_PAGE - 50_000 - len(written(downloads={}).encode())  # less the markup around the Datasets
+    space = LARGEST_PAGE - 50_000 - len(written(downloads={}).encode())  # minus the markup around the Datasets
     html = written(downloads=_downloads(findings, space))
     judged = json.dumps([judgement.record() for judgement in findings.judgements], indent=1)
     write_into(out, {CLAIMS_FILE: judged.encode(), PAGE: html.encode()})
@@ -71,12 +71,12 @@ def write_report(
 def save_figure(figure: Figure, folder: Path, name: str) -> dict[str, bytes]:
     """Write a figure as PNG and SVG, close it, and return the contents of both files."""
     figure.draw_without_rendering()
-    figure.set_layout_engine(None)  # laid out once, not again for every file
+    figure.set_layout_engine(None)  # keep one layout for both files
     area = figure.get_tightbbox().padded(0.1)  # inches
     contents = {}
     for kind, dated in (("png", "Software"), ("svg", "Date")):
         buffer = io.BytesIO()
-        with styled():  # sets the salt without which ids inside an SVG are random
+        with styled():  # sets a hash salt, without which SVG ids are random
             figure.savefig(buffer, format=kind, bbox_inches=area, metadata={dated: None})
         contents[kind] = buffer.getvalue()
     pyplot.close(figure)
@@ -85,7 +85,7 @@ def save_figure(figure: Figure, folder: Path, name: str) -> dict[str, bytes]:
 
 
 def _smallest(contents: Mapping[str, bytes]) -> tuple[str, bytes]:
-    """Return the smaller of the PNG, reduced to 256 colours, and the SVG, with its format."""
+    """Return the smaller of the PNG (reduced to 256 colours) and the SVG, preceded by its format."""
     from PIL import Image
 
     buffer = io.BytesIO()
@@ -95,7 +95,7 @@ def _smallest(contents: Mapping[str, bytes]) -> tuple[str, bytes]:
 
 
 def _downloads(findings: Findings, space: int) -> dict[str, str | None]:
-    """Return the Datasets behind the figures: zlib in base64, smallest first while there is space, otherwise None."""
+    """Return the figures' Datasets, compressed in base64, or None for the largest ones if they do not fit."""
     used = {study for spec in findings.figures.values() for study in spec.studies}
     contents = {study: findings.results.content(study) for study in findings.studies if study in used}
     texts = {study: base64.b64encode(zlib.compress(own, 9)).decode() for study, own in contents.items()}
@@ -116,9 +116,9 @@ def page(
 ) -> str:
     """Return the page as self-contained HTML.
 
-    Empty sections are left out, and figures without a section come last. `about` holds the title, source and question
-    of the paper, the preset, the provenance, `downloads` by study (None for a link) and `missing`, which is shown if
-    there is no explorer.
+    Empty sections are left out, and figures without a section come last. `about` contains the paper's title, source and
+    question, the preset, the provenance, the `downloads` by study (None for a link), and the `missing` text, which is
+    shown if there is no explorer.
     """
     environment = Environment(
         loader=PackageLoader("recombine.reproduction.report", "."), autoescape=True, undefined=StrictUndefined
@@ -145,7 +145,7 @@ def page(
 def _filled(
     sections: Sequence[Section], judgements: Sequence[Judgement], figures: Sequence[DrawnFigure], live: Collection[str]
 ) -> list[dict[str, Any]]:
-    """Return the sections after the first that have something to show, with their figures and judgements."""
+    """Return all non-empty sections except the opening one, with their figures and judgements."""
     drawn, judged = {own.spec.name: own for own in figures}, {own.claim: own for own in judgements}
     placed = {name for section in sections for name in section.figures}
     rest = Section("figures", "More figures" if sections else "Figures", "", tuple(n for n in drawn if n not in placed))

@@ -1,6 +1,6 @@
-"""Train and measure studies. An interrupted call can be repeated: it resumes and gives the same numbers.
+"""Train and measure studies. Repeating an interrupted call resumes it and gives the same numbers.
 
-A folder holds the results of one preset. A call with another preset is refused if the folder would still contain
+A folder contains the results of one preset. A call with another preset is rejected if the folder would still contain
 Datasets measured with different settings. Apart from criteria, nothing is written before the first Dataset.
 """
 
@@ -47,7 +47,7 @@ def reproduce(
     say: Say = lambda line: None,
     paper: Paper | None = None,
 ) -> Results:
-    """Train and measure studies and write their results into a folder; shared runs are trained once.
+    """Train and measure studies and write their results to a folder; shared runs are trained only once.
 
     Parameters
     ----------
@@ -66,14 +66,14 @@ def reproduce(
     processes
         Number of single-threaded training processes on a CPU.
     scheduler
-        Train on the Dask cluster of this scheduler, as in `recombine.train`; measurements are made locally.
+        Scheduler of the Dask cluster to train on, as in `recombine.train`; measurements are made locally.
     watch
-        Called with the progress of training.
+        Called with the training progress.
     say
         Called with a line of text about each step.
     paper
-        If given, the criteria of its claims are registered in the folder before training, and the decoders of its
-        explorer are copied into it afterwards.
+        If given, the criteria of its claims are registered in the folder before training, and the decoders for its
+        explorer are copied to the folder afterwards.
 
     Returns
     -------
@@ -113,7 +113,7 @@ def reproduce(
     runs: dict[str, Run] = {}
     keys: dict[str, set[str]] = {study.name: set() for study in studies}
     further = {study.name: study.specs(preset) for study in studies}
-    while any(further.values()):  # until no study asks for more
+    while any(further.values()):  # until no study requests more
         specs = list({spec.digest: spec for own in further.values() for spec in own}.values())
         trained = train(
             specs, store, device=device, members=members, processes=processes, watch=watch, scheduler=scheduler, say=say
@@ -134,7 +134,7 @@ def reproduce(
 
 
 def _register(results: Results, paper: Paper, studies: Sequence[Study[Any]], preset: Preset, store: Store) -> None:
-    """Register the criteria of claims without data; those of other claims stay as they were registered."""
+    """Register the criteria of claims that have no data yet; leave those of other claims as registered."""
     known = results.criteria
     started = {study.name for study in studies if any(spec.digest in store for spec in study.specs(preset))}
     studied = started | set(results.studies)
@@ -159,17 +159,17 @@ def _measure(
     replaced: Sequence[str],
     say: Say,
 ) -> bool:
-    """Measure a study unless its Dataset is up to date, replacing those of another preset; return whether it did."""
+    """Measure a study unless its Dataset is up to date, and remove `replaced` Datasets; return whether it measured."""
     own = study.own_settings(preset.model_dump(mode="json"))
     contents = {}
     for key, run in runs.items():
         try:
             digests = run.digests()
-        except ValueError as error:  # damaged after it was loaded
+        except ValueError as error:  # damaged after loading
             raise StoreError(f"store must contain intact runs, got {str(run.path)!r} ({error})") from None
         contents[key] = f"{digests[WEIGHTS]} {digests[ARRAYS]} {run.status}"
-    # everything the Dataset depends on; versions are declared rather than hashed from source, so that an edit of a
-    # comment or of another study does not invalidate it
+    # everything the Dataset depends on; versions are declared rather than hashed from the source, so that editing a
+    # comment or another study does not invalidate it
     basis = json.dumps([study.name, contents, own, study.versions, sorted(study.optional_tools())], sort_keys=True)
     fingerprint = hashlib.sha256(basis.encode()).hexdigest()[:20]
     if results.holds(study.name, fingerprint):
@@ -189,7 +189,7 @@ def _measure(
 
 
 def _replaced(results: Results, studies: Sequence[Study[Any]], preset: Preset) -> list[str]:
-    """Return the Datasets of another preset; all of them must be among the studies that are measured again."""
+    """Return the studies whose Datasets have another preset; all of them must be among the studies to be remeasured."""
     fields, redone = preset.model_dump(mode="json"), {study.name for study in studies}
     differing = []
     for name in results.studies:
@@ -210,13 +210,13 @@ def _replaced(results: Results, studies: Sequence[Study[Any]], preset: Preset) -
 
 
 def _forget_damaged(results: Results, studies: Sequence[Study[Any]], say: Say) -> None:
-    """Report damaged files and delete those that are rewritten; refuse if a Dataset that stays needs them."""
+    """Report damaged files and delete those to be rewritten; raise an error if a remaining Dataset needs them."""
     left = [name for name in results.studies if name not in {study.name for study in studies}]
     for name, problem in results.damaged().items():
         if name == RUNS and left:
             allowed = f"an intact file ({problem}); to replace it, also reproduce {listed(left)}"
             raise InvalidValue("out", str(results.path / name), allowed)
-        say(f"{name}: {problem}; {'everything' if name == LIST else 'it'} is written again")
+        say(f"{name}: {problem}; {'everything' if name == LIST else 'it'} will be rewritten")
     for name in NOTES:
         if results.digests.is_present(name) and results.digests.problem(name):  # also if the manifest is missing
             results.digests.replace({name: None})

@@ -1,7 +1,7 @@
-"""A results folder: one Dataset per study, and its provenance.
+"""A results folder with one Dataset per study and their provenance.
 
-A Dataset carries its provenance and a fingerprint of everything it depends on (`reproduce`), so that it is reused only
-if nothing changed. All files are checked against a manifest when they are read (`recombine.manifest`).
+Each Dataset stores its provenance and a fingerprint of everything it depends on (`reproduce`), and is reused only if
+nothing has changed. All files are checked against a manifest when they are read (`recombine.manifest`).
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ if TYPE_CHECKING:
 DATA, SUFFIX = "data", ".nc"
 PROVENANCE = "provenance.json"
 RUNS = "runs.json"
-CRITERIA = "criteria.json"  # criteria registered before the data were collected
+CRITERIA = "criteria.json"  # criteria registered before data collection
 EXPLORER = "explorer.safetensors"  # decoders for the report's explorer (`explorer`)
-NOTES = (PROVENANCE, RUNS, CRITERIA, EXPLORER)  # files other than Datasets that are read back
+NOTES = (PROVENANCE, RUNS, CRITERIA, EXPLORER)  # files that are read back, other than Datasets
 
 # Attributes of Datasets
 SOURCE, SETTINGS, READS, EDITION = "measured_by", "settings", "settings_read", "study_version"
-"""Fingerprint; preset and the names of the fields that the study reads, both as JSON; version of the study."""
+"""Fingerprint; preset, and names of the fields used by the study, both as JSON; version of the study."""
 
 
 class Results:
@@ -75,28 +75,28 @@ class Results:
 
     @property
     def studies(self) -> list[str]:
-        """Names of the studies with a Dataset, including Datasets whose file is missing."""
+        """Names of the studies that have a Dataset, including Datasets whose files are missing."""
         names = set(self.digests.required())
         with one_line_errors(self.path / DATA, "from"), suppress(FileNotFoundError, NotADirectoryError):
             names |= {f"{DATA}/{name}" for name in os.listdir(self.path / DATA)}
         return sorted(Path(name).stem for name in names if _is_dataset(name))
 
     def _read(self, name: str) -> bytes | None:
-        """Return the content of an intact file; None if it was never written."""
+        """Return a file's content, which must be intact; None if the file was never written."""
         try:
             return self.digests.read(name)
         except Differs as error:
             raise InvalidValue("from", str(self.path), f"a folder whose files are intact ({name}: {error})") from None
 
     def damaged(self) -> dict[str, str]:
-        """Return, for each damaged file among those that are read back, a description of the damage."""
+        """Return a description of the damage for each damaged file among those that are read back."""
         read_back = [n for n in self.digests.names() if n in (*NOTES, LIST) or _is_dataset(n)]
         problems = {name: self.digests.problem(name) for name in read_back}
         return {name: problem for name, problem in problems.items() if problem}
 
     @property
     def criteria(self) -> dict[str, dict[str, Any]] | None:
-        """Registered records with date and commit, by claim; None if unknown or in an older format."""
+        """Registered records by claim, with date and commit; None if unknown or in an older format."""
         known = dict(parsed_json(self._read(CRITERIA) or b"{}"))
         return known if known and all("records" in own for own in known.values()) else None
 
@@ -108,19 +108,19 @@ class Results:
 
     @property
     def registration(self) -> dict[str, str]:
-        """Dates and commits at which the criteria were registered, and the digest of their file."""
+        """Dates and commits at which the criteria were registered, and the digest of the criteria file."""
         known = self.criteria or {}
         facts = {f"criteria_{name}": sorted({str(own[name]) for own in known.values()}) for name in ("date", "commit")}
         digest = {"criteria_digest": hashlib.sha256(self._read(CRITERIA) or b"").hexdigest()} if known else {}
         return {**{name: ", ".join(values) for name, values in facts.items() if values}, **digest}
 
     def register(self, criteria: Mapping[str, Mapping[str, Any]]) -> None:
-        """Write criteria to the folder, before data are collected."""
+        """Write criteria to the folder before data are collected."""
         self.digests.replace({CRITERIA: json.dumps(criteria, indent=1, sort_keys=True, ensure_ascii=False).encode()})
 
     @property
     def decoders(self) -> bytes | None:
-        """The decoders of the report's explorer; None if the folder has none."""
+        """The decoders for the report's explorer; None if the folder has none."""
         return self._read(EXPLORER)
 
     def dataset(self, study: str) -> xarray.Dataset:
@@ -129,7 +129,7 @@ class Results:
             content = self.content(study)
             try:
                 self._loaded[study] = decoded(content)
-            except Exception as error:  # HDF5 raises all kinds of errors on damaged files
+            except Exception as error:  # HDF5 raises errors of many types on damaged files
                 allowed = f"a folder of readable files ({_file(study)}: {reason_of(error)})"
                 raise InvalidValue("from", str(self.path), allowed) from None
         return self._loaded[study]
@@ -158,7 +158,7 @@ class Results:
         return dict(parsed_json(self.dataset(study).attrs.get(SETTINGS, "{}")))
 
     def settings_read(self, study: str) -> list[str]:
-        """Return the fields of its preset that a study's Dataset depends on."""
+        """Return the preset fields that a study's Dataset depends on."""
         return list(parsed_json(self.dataset(study).attrs.get(READS, "[]")) or self.settings(study))
 
     @property
@@ -171,7 +171,7 @@ class Results:
         return datasets
 
     def remove(self, studies: Iterable[str]) -> None:
-        """Delete Datasets, and the records of runs that only they used."""
+        """Delete Datasets and the records of runs not used by any other Dataset."""
         if not (removed := list(studies)):
             return
         self.digests.replace({_file(study): None for study in removed})
@@ -181,10 +181,10 @@ class Results:
 
     @property
     def provenance(self) -> dict[str, Any]:
-        """Preset, number of runs, times, versions, device and commit of the Datasets."""
+        """The Datasets' preset, number of runs, times, versions, device and commit."""
         facts, datasets = self.noted, self._readable
         preset: dict[str, Any] = {}
-        for study in datasets:  # where presets differ, each field comes from the Datasets that read it
+        for study in datasets:  # where presets differ, each field is taken from the Datasets that use it
             fields = self.settings(study)
             read = {name: fields[name] for name in self.settings_read(study) if name in fields}
             preset = {**fields, **preset, **read}
@@ -204,7 +204,7 @@ class Results:
         return facts
 
     def costs(self) -> dict[str, dict[str, float]]:
-        """Return networks, training and measuring seconds by study; studies split the seconds of shared networks."""
+        """Return networks, training and measuring seconds by study; studies split the time for shared networks."""
         runs = self._runs().values()
         costs = {}
         for study, dataset in self._readable.items():
@@ -215,15 +215,15 @@ class Results:
         return costs
 
     def note_runs(self, study: str = "", runs: Sequence[Run] = ()) -> None:
-        """Record the runs behind a study's Dataset, and drop those that no Dataset uses any more."""
+        """Record the runs used by a study's Dataset, and drop those no longer used by any Dataset."""
 
-        def changed() -> dict[str, bytes]:  # called while no other process writes
+        def changed() -> dict[str, bytes]:  # called while no other process is writing
             known, here = self._runs(), set(self.studies)
             for entry in known.values():
                 entry["studies"] = [name for name in entry["studies"] if name != study]
             for run in runs:
                 entry = known.setdefault(run.key, {"studies": []})
-                taken = run.result["provenance"]  # members trained together share the seconds
+                taken = run.result["provenance"]  # the time is split between members trained together
                 seconds = float(taken["seconds"]) / max(1, int(taken["members_together"]))
                 entry |= {"seconds": round(seconds, 2), "status": run.status}
                 entry["studies"] = sorted({*entry["studies"], study})
@@ -234,7 +234,7 @@ class Results:
         self.digests.update(changed)
 
     def note(self, **facts: Any) -> None:
-        """Write the provenance, with facts that the Datasets do not contain."""
+        """Write the provenance, including facts that the Datasets do not contain."""
         self.digests.update(lambda: {PROVENANCE: json.dumps({**self.provenance, **facts}, indent=1).encode()})
 
     @property
@@ -243,30 +243,30 @@ class Results:
         return dict(parsed_json(self._read(PROVENANCE) or b"{}"))
 
     def _runs(self) -> dict[str, dict[str, Any]]:
-        """Return recorded runs by key: seconds, status and studies; the oldest folders have only seconds."""
+        """Return the seconds, status and studies of recorded runs by key; skip runs in the oldest format."""
         return {key: own for key, own in parsed_json(self._read(RUNS) or b"{}").items() if isinstance(own, dict)}
 
 
 def _file(study: str) -> str:
-    """Return the path of a study's Dataset in the folder."""
+    """Return the path of a study's Dataset relative to the folder."""
     return f"{DATA}/{study}{SUFFIX}"
 
 
 def _is_dataset(name: str) -> bool:
-    """Return whether a path in the folder is that of a study's Dataset."""
+    """Return whether a path relative to the folder is that of a study's Dataset."""
     folder, _, file = name.rpartition("/")
     return folder == DATA and file.endswith(SUFFIX) and not file.startswith(".")
 
 
 def encoded(dataset: xarray.Dataset) -> bytes:
-    """Return a Dataset as netCDF-4, in memory because HDF5 does not flush files to disk."""
+    """Return a Dataset as netCDF-4; it is encoded in memory because HDF5 does not flush files to disk."""
     numeric = [name for name, own in dataset.data_vars.items() if own.ndim and own.dtype.kind in "fiub"]
     encoding = {name: {"zlib": True, "complevel": 6, "shuffle": True} for name in numeric}
     return bytes(dataset.to_netcdf(engine="h5netcdf", encoding=encoding))
 
 
 def decoded(content: bytes) -> xarray.Dataset:
-    """Return the same Dataset as `xarray.load_dataset`, in half the time: that looks up dimensions repeatedly."""
+    """Return the same Dataset as `xarray.load_dataset`, which takes twice as long, looking up dimensions repeatedly."""
     import h5netcdf
     import xarray
 

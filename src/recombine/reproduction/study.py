@@ -1,7 +1,7 @@
 """Studies: experimental conditions (*arms*) to train, and a measurement of their runs.
 
-The result of a study is one labelled Dataset, from which claims are judged and figures drawn. A spec that several
-studies share is trained once.
+The result of a study is one labelled Dataset, used to judge claims and draw figures. A spec shared by several studies
+is trained only once.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ if TYPE_CHECKING:
 
 P = TypeVar("P", bound=Preset)
 Labels = tuple[Any, ...]
-DONE = "done"  # status of a run that was trained to the end, without diverging
+DONE = "done"  # status of a run that completed training without diverging
 
 
 @dataclass(frozen=True)
 class Arm:
-    """One condition of a study: its labels along the Dataset's dimensions, and its spec."""
+    """One experimental condition of a study: its labels along the Dataset's dimensions, and its spec."""
 
     labels: Labels
     spec: RunSpec
     extra: bool = False
-    """Whether no claim depends on it, so that few seeds suffice."""
+    """Whether no claim depends on this arm, so that few seeds suffice."""
     seeds: int | None = None
-    """Number of seeds. Default: the preset's."""
+    """Number of seeds. Default: that of the preset."""
 
     def specs(self, preset: Preset) -> list[RunSpec]:
         """Return the arm's spec for every seed."""
@@ -51,7 +51,7 @@ class Arm:
 
 
 class Trials(dict[Labels, Sequence[Run]], Generic[P]):
-    """The finished runs of a study, by arm and seed; an arm is looked up by its tuple of labels or its only label."""
+    """The finished runs of a study by arm and seed, indexed by an arm's tuple of labels or its only label."""
 
     def __init__(self, preset: P, device: torch.device, runs: Mapping[Labels, Sequence[Run]]) -> None:
         super().__init__(runs)
@@ -62,11 +62,11 @@ class Trials(dict[Labels, Sequence[Run]], Generic[P]):
 
     @property
     def first(self) -> Run:
-        """The run with the first seed of the first arm."""
+        """The first arm's run with the first seed."""
         return next(iter(self.values()))[0]
 
     def pictured_run(self, *labels: Any) -> Run:
-        """Return the run that represents an arm in pictures: the first that did not diverge, if any."""
+        """Return the run that represents an arm in pictures: the first that did not diverge, or else the first."""
         runs = self[labels]
         return next((run for run in runs if run.status == DONE), runs[0])
 
@@ -77,12 +77,12 @@ class Trials(dict[Labels, Sequence[Run]], Generic[P]):
 
     @property
     def seeds(self) -> int:
-        """The largest number of seeds of any arm."""
+        """The largest number of seeds in any arm."""
         return max(len(runs) for runs in self.values())
 
 
 class Study(ABC, Generic[P]):
-    """One question of a paper, with the networks to train and the measurement that answer it.
+    """One question of a paper, with the networks to train and the measurement to answer it.
 
     Examples
     --------
@@ -95,18 +95,18 @@ class Study(ABC, Generic[P]):
     name: ClassVar[str]
     question: ClassVar[str]
     settings: ClassVar[type[Preset]]
-    """Preset class with the settings that the study reads."""
+    """Preset class that declares the settings used by the study."""
     version: ClassVar[int] = 1
-    """Version of its code: raise it when the measurement changes, so that Datasets are measured again."""
+    """Version of the study's code: increment it when the measurement changes, so that Datasets are remeasured."""
     metrics: ClassVar[tuple[str, ...]] = ()
-    """Metrics that it uses; Datasets also depend on their versions (`recombine.metrics.registry`)."""
+    """Metrics used by the study; Datasets also depend on their versions (`recombine.metrics.registry`)."""
 
     @abstractmethod
     def arms(self, preset: P) -> list[Arm]:
         """Return the arms to train."""
 
     def more(self, preset: P, runs: Mapping[str, Run]) -> list[RunSpec]:
-        """Return the specs to train next, given the runs so far by digest; empty when the design is complete."""
+        """Return the specs to train next, given the previous runs by digest; empty when the design is complete."""
         return []
 
     def optional_tools(self) -> tuple[str, ...]:
@@ -119,7 +119,7 @@ class Study(ABC, Generic[P]):
 
     @property
     def versions(self) -> dict[str, int]:
-        """Declared versions of its measuring code."""
+        """Declared versions of the study's measuring code."""
         return {"study": self.version, "scores": SCORES_VERSION, **metric_versions(self.metrics)}
 
     def specs(self, preset: P) -> list[RunSpec]:
@@ -127,11 +127,11 @@ class Study(ABC, Generic[P]):
         return [spec for arm in self.arms(preset) for spec in arm.specs(preset)]
 
     def seeded(self, preset: P, spec: RunSpec) -> list[RunSpec]:
-        """Return the specs, for all seeds, of the arm with this spec; empty if there is no such arm."""
+        """Return the specs of the arm with this spec for all seeds; empty if there is no such arm."""
         return [own for arm in self.arms(preset) if arm.spec == spec for own in arm.specs(preset)]
 
     def trials(self, preset: P, device: torch.device, runs: Mapping[str, Run]) -> Trials[P]:
-        """Return runs, given by digest, grouped by arm."""
+        """Group the given runs, indexed by digest, by arm."""
         by_arm: dict[Labels, list[Run]] = {}
         for arm in self.arms(preset):
             if arm.labels in by_arm:
@@ -140,7 +140,7 @@ class Study(ABC, Generic[P]):
         return Trials(preset, device, by_arm)
 
     def own_settings(self, fields: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the fields of a preset that this study reads."""
+        """Return the preset fields used by this study."""
         return {name: fields[name] for name in self.settings.model_fields if name in fields}
 
 
@@ -170,7 +170,7 @@ class InitialRun(Run):
 
 
 def initial_runs(specs: Iterable[RunSpec]) -> list[InitialRun]:
-    """Return networks before training, which can be measured like finished runs.
+    """Return untrained networks, which can be measured like finished runs.
 
     >>> [run] = initial_runs([RunSpec(seed=3)])
     >>> run.status, run.spec.seed, run.scores

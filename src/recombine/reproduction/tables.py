@@ -1,9 +1,9 @@
 """Statistics of a study's Dataset: values per seed, and how they change from stage to stage.
 
-Conventions: the dimension is `stage`. Stage 0 is the input, whose value is fixed by construction and ignored here.
-Hidden stages follow and the output comes last; networks with fewer stages than the deepest have trailing NaN. Other
-dimensions are kept. A network without the stages that a statistic needs gets NaN. *Relative depth* is 0 at the first
-hidden stage and 1 at the output.
+Conventions: functions reduce the `stage` dimension and keep all others. Stage 0 is the input, whose value is fixed by
+construction and ignored here. Hidden stages follow, and the output comes last; networks shallower than the deepest one
+are padded with NaN. A network that lacks the stages required by a statistic gets NaN. *Relative depth* is 0 at the
+first hidden stage and 1 at the output.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ QUARTER = 0.25  # of relative depth
 
 
 def keep_first(result: xarray.Dataset, *names: str) -> xarray.Dataset:
-    """Reduce large variables to the first seed that has a value, and add their means over seeds as `mean_…`."""
+    """Reduce large variables to the first seed with a value, and add their means over seeds as `mean_…`."""
     kept = {}
     for name in names:
         values, mean = result[name], result[name].mean("seed")
@@ -32,12 +32,12 @@ def keep_first(result: xarray.Dataset, *names: str) -> xarray.Dataset:
 
 
 def listed_attribute(result: xarray.Dataset, name: str) -> list[int]:
-    """Return an attribute that is a list of integers; files store a list with one element as a number."""
+    """Return an attribute as a list of integers, since files store single-element lists as numbers."""
     return [int(value) for value in np.atleast_1d(result.attrs[name])]
 
 
 def stage_slope(values: xarray.DataArray) -> xarray.DataArray:
-    """Return the least-squares slope over a network's stages."""
+    """Return the least-squares slope of the values against stage."""
     import xarray
 
     stage = xarray.DataArray(np.arange(values.sizes["stage"], dtype=float), dims="stage").where(values.notnull())
@@ -52,12 +52,12 @@ def first_hidden(values: xarray.DataArray) -> xarray.DataArray:
 
 
 def middle_hidden(values: xarray.DataArray) -> xarray.DataArray:
-    """Return the value half-way between the first and the last hidden stage (the earlier of two middle ones)."""
+    """Return the value at the middle hidden stage (the earlier of two middle stages)."""
     return _at(values, lambda last: (last - 1) // 2)
 
 
 def last_hidden(values: xarray.DataArray) -> xarray.DataArray:
-    """Return the value at the last hidden stage, the one before the output."""
+    """Return the value at the last hidden stage, just before the output."""
     return _at(values, lambda last: last - 1)
 
 
@@ -79,17 +79,17 @@ def mean_of_hidden(values: xarray.DataArray) -> xarray.DataArray:
 
 
 def fall(values: xarray.DataArray) -> xarray.DataArray:
-    """Return how much the value falls from the first hidden stage to the output."""
+    """Return the decrease in value from the first hidden stage to the output."""
     return first_hidden(values) - output(values)
 
 
 def largest_drop(values: xarray.DataArray) -> xarray.DataArray:
-    """Return the largest fall between consecutive stages, from the first hidden stage on."""
+    """Return the largest decrease between consecutive stages, from the first hidden stage on."""
     return -_after_input(values).diff("stage").min("stage")
 
 
 def last_two_less_others(values: xarray.DataArray) -> xarray.DataArray:
-    """Return the mean of the last hidden stage and the output minus that of the hidden stages before them."""
+    """Return the mean of the last hidden stage and the output, minus the mean of all earlier hidden stages."""
     own = _after_input(values)
     late = own["stage"] >= _last(own) - 1
     return own.where(late).mean("stage", skipna=True).where(_last(own) >= 1) - own.where(~late).mean("stage")
@@ -102,11 +102,11 @@ def total_variation(values: xarray.DataArray) -> xarray.DataArray:
 
 
 def unevenness(values: xarray.DataArray) -> xarray.DataArray:
-    """Return the largest share of the total variation within any quarter of relative depth.
+    """Return the largest fraction of the total variation within any quarter of relative depth.
 
-    Values are interpolated linearly between stages. A value that changes evenly or not at all scores ¼, one that
-    changes only within a quarter scores 1. Compare only networks of equal depth: with s < 4 steps from the first hidden
-    stage to the output, the score is at most s / 4.
+    Values are interpolated linearly between stages. The score is ¼ for a value that changes evenly or not at all, and 1
+    for a value that changes only within one quarter. Only networks of equal depth are comparable: with s < 4 steps from
+    the first hidden stage to the output, the score is at most s / 4.
     """
     import xarray
 
@@ -114,7 +114,7 @@ def unevenness(values: xarray.DataArray) -> xarray.DataArray:
 
 
 def _largest_share(row: np.ndarray) -> float:
-    """Return the largest share of one network's variation within a quarter of its relative depth."""
+    """Return the largest fraction of one network's variation within any quarter of its relative depth."""
     (stages,) = np.nonzero(~np.isnan(row))
     if len(stages) < 2 or stages[0] != 0:
         return np.nan
@@ -129,7 +129,7 @@ def _largest_share(row: np.ndarray) -> float:
 
 
 def _after_input(values: xarray.DataArray) -> xarray.DataArray:
-    """Return all stages but the input, numbered from 0."""
+    """Return all stages except the input, numbered from 0."""
     return values.isel(stage=slice(1, None)).assign_coords(stage=np.arange(values.sizes["stage"] - 1))
 
 
@@ -139,6 +139,6 @@ def _last(own: xarray.DataArray) -> xarray.DataArray:
 
 
 def _at(values: xarray.DataArray, number: Callable[[xarray.DataArray], xarray.DataArray]) -> xarray.DataArray:
-    """Return the value at the stage that `number` computes from the last one; NaN if there is no such stage."""
+    """Return the value at the stage that `number` derives from the last stage; NaN if there is no such stage."""
     own = _after_input(values)
     return own.where(own["stage"] == number(_last(own))).sum("stage", min_count=1)

@@ -1,7 +1,7 @@
 """The index: a text file with one line per finished run, so that listing runs does not open every folder.
 
-It is only a cache: each listing compares it with the time stamps of the run folders and reads the folders that are
-missing. Every line has a checksum; if one is wrong, or a run is gone, the file is rewritten. Write errors are ignored.
+It is only a cache: each listing compares it with the time stamps of the run folders and reads the folders missing
+from it. Every line has a checksum; if one is wrong, or a run is gone, the file is rewritten. Write errors are ignored.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from recombine.store.names import INDEX, SCORES, is_key
 from recombine.store.run import Run, flattened
 
 TOGETHER = 1000
-"""Number of runs that are read from their folders and added to the index at once."""
+"""Number of runs read from their folders and added to the index at once."""
 COLUMNS = ("status", "seed", "finished", *SCORES)
 
 
@@ -86,7 +86,7 @@ def _lines(rows: Iterable[Row]) -> bytes:
 
 
 def _append(store: Path, rows: Iterable[Row]) -> None:
-    """Append rows if possible, after a newline, since a killed process may have left half a line."""
+    """Append rows if possible, after a newline, since a killed process may have left a partial line."""
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
     with suppress(OSError), os.fdopen(os.open(store / INDEX, flags, 0o666), "ab") as file:
         file.write(b"\n" + _lines(rows))

@@ -41,13 +41,13 @@ def is_key(name: str) -> bool:
 
 
 def key_of(folder: str, name: str) -> str | None:
-    """Return the key of the run that a file or folder belongs to, or None if this package did not make it."""
+    """Return the key of the run that a file or folder belongs to, or None if this package did not create it."""
     match = _MADE[folder].fullmatch(name)
     return match["key"] if match else None
 
 
 def final_name(name: str) -> str:
-    """Return the final name of a file, given this name or its temporary one."""
+    """Return the final name of a file, given its final or temporary name."""
     match = TEMPORARY.fullmatch(name)
     return name if match is None else match["name"]
 

@@ -34,9 +34,9 @@ CONFIG, WEIGHTS, CARD = "config.json", "model.safetensors", "README.md"
 MODEL_TYPE = "recombine"
 FORMAT = 1
 LARGEST = 2**26
-"""Maximum number of pixels in an image and of values in a code that a configuration may ask for."""
+"""Maximum number of values per image and per code that a configuration may request."""
 REPOSITORY = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?", re.ASCII)
-"""Valid names of repositories; none of them is a path."""
+"""Valid repository names, none of which can be a path."""
 METRIC_NAMES = {
     "id_mse": "mean squared error, trained combinations",
     "ood_mse": "mean squared error, held-out combinations",
@@ -176,14 +176,14 @@ class ModelConfig:
         decoder, interface = DECODERS.parse(self.fields["spec"].get("decoder")), self.interface
         given = {name: (tuple(array.shape), str(array.dtype)) for name, array in weights.items()}
         with torch.random.fork_rng(devices=[]):
-            for device in ("meta", "cpu"):  # first without memory, since a configuration may ask for any size
+            for device in ("meta", "cpu"):  # first without memory, since a configuration may request any size
                 try:
                     with torch.device(device):
                         module = decoder.build(interface)
                 except RecombineError:
                     raise
                 except Exception as error:
-                    if device == "meta":  # a user's decoder may compute with its weights
+                    if device == "meta":  # a user-defined decoder may compute with its weights
                         continue
                     allowed = f"a decoder that can be built ({reason_of(error)})"
                     raise InvalidValue("decoder", decoder, allowed) from None
@@ -327,6 +327,6 @@ def _require_same(state: Mapping[str, Any], given: Mapping[str, object]) -> None
     expected = {name: (tuple(tensor.shape), str(tensor.dtype).removeprefix("torch.")) for name, tensor in state.items()}
     for name in expected:
         if expected[name] != given.get(name):
-            raise InvalidValue(f"{WEIGHTS}: {name}", given.get(name), f"{expected[name]}, as {CONFIG} says")
+            raise InvalidValue(f"{WEIGHTS}: {name}", given.get(name), f"{expected[name]}, as specified in {CONFIG}")
     if more := sorted(set(given) - set(expected)):
         raise InvalidValue(WEIGHTS, more[0], f"the tensors of the decoder: {listed(list(expected)[:6])}")

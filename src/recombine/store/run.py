@@ -190,7 +190,7 @@ class Run:
         return str(address)
 
     def content(self, name: str) -> bytes:
-        """Return the content of a file; raises `StoreError` if it is damaged."""
+        """Return the content of a file; raise `StoreError` if it is damaged."""
         path = self.path / name
         try:
             with one_line_errors(path):
@@ -202,7 +202,7 @@ class Run:
         return content
 
     def digests(self) -> dict[str, str]:
-        """Return the digests of the run's files by name; raises `Differs` if the manifest is damaged."""
+        """Return the digests of the run's files by name; raise `Differs` if the manifest is damaged."""
         if not self._is_folder():
             raise Differs("not a folder")
         with one_line_errors(self.path / MANIFEST):
@@ -217,12 +217,12 @@ class Run:
         raise Differs(f"{MANIFEST}: not as it was written")
 
     def _is_folder(self) -> bool:
-        """Return whether the path is a folder; a link to a folder is not."""
+        """Return whether the path is a folder and not a link to one."""
         with one_line_errors(self.path):
             return stat.S_ISDIR(os.lstat(self.path).st_mode)
 
     def damage(self) -> list[Problem]:
-        """Return the damage found; raises if a file cannot be read (missing permission, failing disk)."""
+        """Return the damage found; raise an error if a file cannot be read (no permission, failing disk)."""
         try:
             digests = self.digests()
         except Differs as error:
@@ -239,7 +239,7 @@ class Run:
         return problems
 
     def problems(self) -> list[Problem]:
-        """Return damage, and files in the folder that do not belong there."""
+        """Return the damage found, and any files that do not belong in the folder."""
         damage = self.damage()
         with one_line_errors(self.path):
             names = sorted(os.listdir(self.path)) if self._is_folder() else []
@@ -247,12 +247,12 @@ class Run:
 
 
 def stray(name: str) -> Problem:
-    """Return the problem that a file or folder does not belong here."""
+    """Return the problem to report for a file or folder that does not belong here."""
     return Problem(f"{name}: does not belong here", "stray")
 
 
 def spec_key(content: bytes) -> str:
-    """Return the key of a stored spec; empty if it is invalid."""
+    """Return the key of a stored spec, or an empty string if it is invalid."""
     with suppress(ValueError):
         if isinstance(fields := parsed_json(content), dict):
             return stored_key(fields)

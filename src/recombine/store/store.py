@@ -51,7 +51,7 @@ class Store:
     path
         Folder of the store. Default: `RECOMBINE_STORE`, or `./runs`.
     create
-        Whether to create a store if there is none; if false, opening a store writes nothing.
+        Whether to create a store if there is none; if False, opening a store writes nothing.
 
     Examples
     --------
@@ -159,7 +159,7 @@ class Store:
         run, away = self.run(key), self.path / "tmp" / f"{key}.gone.{time.time_ns()}"
         with self._locked(key) as free:
             if free:
-                with one_line_errors(run.path):  # rename first, so that a half-deleted run is never found under its key
+                with one_line_errors(run.path):  # rename first, so that its key never refers to a partial run
                     os.replace(run.path, away)
                 delete(away)
                 self.checkpoints.forget(key)
@@ -262,7 +262,7 @@ class Store:
                 yield name, [stray(name)]
 
     def leftovers(self, *folders: str) -> list[tuple[str, Path]]:
-        """Return keys and paths of files that are half-written, damaged or no longer needed; some may be in use."""
+        """Return keys and paths of partially written, damaged or obsolete files; some may be in use."""
         paths = [self.path / folder / name for folder in folders for name in entries(self.path / folder)]
         ours = [(key, path) for path in paths if (key := key_of(path.parent.name, path.name)) is not None]
         return [(key, path) for key, path in ours if not self._is_needed(path)]

@@ -1,7 +1,7 @@
-"""Finished runs as a pandas DataFrame, and their selection by an expression.
+"""Finished runs as a pandas DataFrame, which can be filtered by an expression.
 
 Each row is a run, oldest first, with status, every field of the spec by dotted name, scores, and finishing time. Lists
-are JSON text, so that columns can be compared and counted. A field that a run does not have is missing (NaN).
+are JSON text, so that columns can be compared and counted. Fields that a run does not have are NaN.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def table_of(rows: Sequence[Row]) -> pandas.DataFrame:
     """Return rows of the index as a DataFrame, indexed by key."""
     import pandas
 
-    flat = json.loads(f"[{','.join(row.values for row in rows)}]")  # much faster than a list per run
+    flat = json.loads(f"[{','.join(row.values for row in rows)}]")  # much faster than parsing a list per run
     values = {name: flat[place :: len(COLUMNS)] for place, name in enumerate(COLUMNS)}
     # Runs that differ only in their seed share their settings, which are parsed once and then repeated.
     numbers = {text: number for number, text in enumerate(dict.fromkeys(row.settings for row in rows))}
@@ -97,7 +97,7 @@ class _Columns(ast.NodeTransformer):
         if column is None:
             names = [short_name(known) for known in self.known]
             instead = nearest(name, names) or listed(names)
-            raise InvalidValue("where", self.where, f"an expression over columns (no {name!r}; there is {instead})")
+            raise InvalidValue("where", self.where, f"an expression over columns (no {name!r}; try {instead})")
         return ast.Name(self.names.setdefault(column, f"column{len(self.names)}"))
 
     visit_Attribute = visit_Name
@@ -114,7 +114,7 @@ class _Columns(ast.NodeTransformer):
 
 
 def parquet(table: pandas.DataFrame) -> bytes:
-    """Return a table as Parquet; a column of numbers and strings becomes strings, since it must have one type."""
+    """Return a table as Parquet; mixed columns become strings, since a column must have a single type."""
     mixed = {name: table[name].map(str, na_action="ignore") for name in table if table[name].dtype == object}
     content = io.BytesIO()
     try:

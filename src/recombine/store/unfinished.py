@@ -1,7 +1,7 @@
 """Locks and checkpoints of unfinished runs.
 
-Locks are the kernel's file locks, which end with their process. Releasing a lock deletes its file; a process that was
-waiting for the deleted file then holds a lock that no other process can see, so it tries again.
+Locks are kernel file locks, which are released when their process ends. Releasing a lock deletes its file; a process
+that was waiting for it then holds a lock on a deleted file, which no other process can see, so it tries again.
 
 `checkpoints/KEY` is a single file, replaced by renaming: a line with a digest of the key and the content, then the
 arrays in safetensors format. A checkpoint that is damaged or belongs to another run is ignored.

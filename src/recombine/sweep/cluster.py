@@ -38,7 +38,7 @@ QUIET_SECONDS = 10.0
 CONNECT_SECONDS, RECONNECT_SECONDS = 10.0, 2.0
 """Timeouts for connecting to the scheduler: at the start, and for each later attempt."""
 LEAVE_SECONDS = 60.0
-"""Time that tasks have to write checkpoints when the driver is interrupted."""
+"""Time allowed for tasks to write checkpoints when the driver is interrupted."""
 
 
 def train_on_cluster(sweep: Sweep, scheduler: Any, device: str, say: Say) -> None:
@@ -76,7 +76,7 @@ class _Driver:
         self.submitted, self.searched = -math.inf, time.monotonic()
         self.steps = sweep.steps_pending
         self.is_waiting = False
-        """Whether the user was told that there are no workers."""
+        """Whether the user has been told that there are no workers."""
 
     def run(self, interruptions: Interruptions) -> None:
         """Submit tasks and check the store until no run is missing."""
@@ -93,14 +93,14 @@ class _Driver:
             time.sleep(POLL_SECONDS)
 
     def close(self) -> None:
-        """Leave the cluster; tasks that still run write checkpoints and end."""
+        """Leave the cluster; tasks still running write checkpoints and end."""
         self.lock.release()
         _close(self.client)
 
     def _submit(self) -> None:
         """Submit all missing runs that are not part of a task."""
         now, sweep = time.monotonic(), self.sweep
-        if now - self.submitted < 1:  # runs that another driver is training must not be submitted constantly
+        if now - self.submitted < 1:  # do not keep submitting runs that another driver is training
             return
         self.submitted = now
         in_flight = {key for keys in self.futures.values() for key in keys}
@@ -144,7 +144,7 @@ class _Driver:
             missing = self._missing(self.futures.pop(future))
             if missing and future.status == "error":
                 self._blame(missing, future.exception().with_traceback(future.traceback()))
-        # If a worker's clock is set back, Dask delays its messages by that time; only the store is up to date.
+        # If a worker's clock is set back, Dask delays its messages by that amount; only the store is up to date.
         if time.monotonic() - self.searched >= QUIET_SECONDS:
             self.sweep.serve_finished()
             for future, keys in list(self.futures.items()):
@@ -180,7 +180,7 @@ class _Driver:
             self.say(f"run {key}: failed ({reason_of(error)})")
 
     def _reconnect(self, interruptions: Interruptions) -> None:
-        """Wait until the scheduler can be reached again, possibly at another address; resubmit all tasks."""
+        """Wait until the scheduler can be reached again, possibly at another address, then resubmit all tasks."""
         self.say(f"scheduler: connection lost, waiting ({len(self.sweep.pending)} runs left)")
         _close(self.client)
         self.futures.clear()
@@ -289,7 +289,7 @@ def _close(client: Any) -> None:
 
 @contextmanager
 def _quiet_dask() -> Iterator[None]:
-    """Silence Dask's tracebacks about lost connections, which the driver reports."""
+    """Silence Dask's tracebacks about lost connections, which the driver reports itself."""
     loggers = [logging.getLogger(f"distributed.{name}") for name in ("client", "core", "comm", "batched")]
     levels = [logger.level for logger in loggers]
     for logger in loggers:

@@ -20,7 +20,7 @@ from recombine.sweep.progress import Progress, Say, Shown, TrainingBar, Watch
 from recombine.training import DEVICES, check_precision, resolve_device, within
 
 MEMBERS_TOGETHER = {"cpu": 1, "cuda": 128}
-"""Default number of members trained together. On a CPU they train in turn anyway; on a GPU, more hardly help."""
+"""Default number of members trained together. On a CPU they train one by one anyway; on a GPU, more hardly helps."""
 CHECKPOINT_SECONDS = 30.0
 COLLAPSED = 0.9
 """Error on kept combinations, relative to a blank image's, from which a penalised network counts as collapsed."""
@@ -59,24 +59,24 @@ def train(
     checkpoint_seconds
         Seconds between checkpoints.
     watch
-        Function that is called with the current `Progress`.
+        Function called with the current `Progress`.
     processes
         Number of single-threaded worker processes on a CPU; results do not depend on it. A script that uses several
         must guard its code with `if __name__ == "__main__":`.
     memory
-        GPU memory limit in GiB. Default: all that is free. Members that do not fit are trained later.
+        GPU memory limit in GiB. Default: all free memory. Members that do not fit are trained later.
     check
         How to check completed runs: `bytes` reads every file and retrains damaged runs; `names` only checks that runs
         exist, which takes a second instead of minutes for 100 000 runs. Files are always checked when they are loaded.
     scheduler
         Dask cluster to train on: the scheduler's address (`tcp://HOST:PORT`), the path of a scheduler file, or a
-        `distributed.Client`. Workers must find the store at the same path. If some workers have a resource `GPU`, only
+        `distributed.Client`. Workers must find the store at the same path. If some workers have a `GPU` resource, only
         those train, up to `members` runs at once; otherwise each task trains one run with one thread.
     say
-        Function that is called with a message when the scheduler is lost or a run fails. Default: log the message.
+        Function called with a message when the scheduler is lost or a run fails. Default: log the message.
     progress
-        Whether to show a progress bar. `auto`: in a notebook or terminal, unless `watch` is given. True: elsewhere,
-        also print a line to standard error after every tenth of the work.
+        Whether to show a progress bar. `auto` shows it in a notebook or terminal, unless `watch` is given. True
+        always shows it there, and elsewhere prints a line to standard error after every tenth of the work.
 
     Returns
     -------

@@ -72,7 +72,7 @@ class Sweep:
     ) -> None:
         self.memory, self.check = memory, check
         self.fitting: dict[tuple[object, ...], int] = {}
-        """Number of members that fit into memory, by program (what runs that train together have in common)."""
+        """Number of members that fit into memory, by program (the settings shared by runs that train together)."""
         self.store, self.device, self.members = store, device, members
         self.checkpoint_seconds = checkpoint_seconds
         self.watch = watch or (lambda progress: None)
@@ -200,7 +200,7 @@ class Sweep:
         return group
 
     def report(self, **training: Any) -> None:
-        """Report progress, including the given values for the members that are training."""
+        """Report progress, including the given values for the members in training."""
         idle = {"members": 0, "steps_done": self.steps_done, "steps_left": self.steps_pending}
         state: dict[str, Any] = {**idle, "error": math.nan, **training}
         self.watch(Progress(runs=self.runs, finished=len(self.finished), **state))

@@ -54,7 +54,7 @@ def train_in_processes(sweep: Sweep, processes: int) -> None:
 
 
 def run_worker(parent: Connection, store: Store, members: int, checkpoint_seconds: float) -> None:
-    """Train the specs that the parent sends, until all are done, the parent says to stop, or the parent ends."""
+    """Train the specs sent by the parent until all are done, the parent says to stop, or the parent ends."""
     torch.set_num_threads(1)
     stopping = threading.Event()
     for number in SIGNALS:  # even repeated ones, since the parent decides whether to stop at once
@@ -99,7 +99,7 @@ class _Workers:
         self.steps, self.searched = sweep.steps_pending, time.monotonic()
 
     def start(self, count: int) -> None:
-        """Start workers with signals blocked, since Ctrl-C reaches all; each unblocks them once it has handlers."""
+        """Start workers with signals blocked, since Ctrl-C reaches all; each unblocks them after setting handlers."""
         resource_tracker.ensure_running()  # otherwise the first worker starts it, which unblocks signals
         context, sweep = multiprocessing.get_context("spawn"), self.sweep
         before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)

@@ -1,4 +1,4 @@
-"""The progress of a sweep, shown as a bar in a terminal or notebook; elsewhere, a line is printed every tenth."""
+"""Show a sweep's progress as a bar in a terminal or notebook, and elsewhere as a line after every tenth of the work."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ class Progress:
     finished
         Number of finished runs.
     members
-        Number of members training now.
+        Number of members currently training.
     steps_done
-        Steps taken by all members, except in runs that were already in the store.
+        Steps taken by all members, not counting runs that were already in the store.
     steps_left
-        Steps that remain to be taken.
+        Number of remaining steps.
     error
-        Mean training error of the members training now; NaN if unknown.
+        Mean training error of the members currently training; NaN if unknown.
     failed
         Number of failed runs.
 

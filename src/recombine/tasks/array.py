@@ -1,9 +1,9 @@
 """The array task: user-supplied images with known factors.
 
-Combinations may be missing; these are neither kept nor held out, and never evaluated. A spec stores a digest of the
-data instead of a path, so a run's key changes with any pixel but does not depend on where the file is.
+Missing combinations are allowed; they are neither kept nor held out, and are never evaluated. A spec stores a digest of
+the data instead of a path, so a run's key changes with any pixel but does not depend on where the file is.
 
-Images have no derivative with respect to factors. No factor can be absent from an image: isolated examples are averages
+Images are not differentiable in the factors. No factor can be absent from an image, so isolated examples are averages
 over images that may be trained on (`tasks/base.py`). The blank output is the mean image.
 """
 
@@ -33,8 +33,8 @@ KEPT_MEANS = 2**26
 class ArrayTask(Task):
     """Images from a file or arrays, looked up by their factor values.
 
-    `ArrayTask(data="sprites.npz")` reads a file (docs/data.md lists layouts), `ArrayTask(images=…, factors={…})` takes
-    arrays.
+    `ArrayTask(data="sprites.npz")` reads a file (see docs/data.md for layouts); `ArrayTask(images=…, factors={…})`
+    takes arrays.
 
     Parameters
     ----------
@@ -149,7 +149,7 @@ class ArrayTask(Task):
         return images
 
     def _mean_images(self, values: Float[Tensor, "row factor"]) -> Float[Tensor, "row ..."]:
-        """Return mean images over absent factors, cached because each mean reads many images."""
+        """Return mean images over absent factors; they are cached because each mean reads many images."""
         names = [tuple(row) for row in values.nan_to_num(nan=torch.inf).tolist()]
         new = list({name: row for row, name in enumerate(names) if name not in self.means}.values())
         computed = dict(zip((names[row] for row in new), super().images(values[new]), strict=True)) if new else {}
@@ -175,4 +175,4 @@ class ArrayTask(Task):
         object.__setattr__(self, "angular", tuple(sorted(set(self.angular))))  # so that equal tasks are equal specs
         if self.centers == "real":
             raise InvalidValue("centers", self.centers, "integer, since images are not interpolated")
-        return super()._check()  # type: ignore[operator]  # a plain method once the class is made
+        return super()._check()  # type: ignore[operator]  # a plain method once the class is created

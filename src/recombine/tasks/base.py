@@ -1,13 +1,13 @@
 """Tasks: a renderer from factor values to images, plus a factor grid, an encoding, a hold-out and a training set.
 
 Factor values are rows `(row, factor)`; NaN marks a factor that is **absent** from an example. An isolated-factor
-example shows a group of factors, by default one (a stripe in the bump task); all others are absent. A single factor is
-shown at all its values; a group of two or more only in combinations that may be trained on, so that a held-out pair is
-not revealed.
+example shows a group of factors, by default a single one (a stripe in the bump task); all others are absent. A single
+factor is shown at all its values; a group of two or more is shown only in combinations that may be trained on, so that
+no held-out pair is revealed.
 
 If an image cannot be drawn without a factor (a digit always has some angle), the example is the **mean image** over
 that factor. Only combinations that may be trained on are averaged, so that no held-out image contributes. If there are
-more than `MOST_AVERAGED`, a fixed random sample is used. A value without any such combination has no example.
+more than `MOST_AVERAGED`, a fixed random sample is used. A value with no such combination has no example.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class Task(Variant):
     isolated_factors: Annotated[SomeFactors, ADDED] = None
     """Factors shown in isolated examples, by name or position, e.g. x,y. Default: all factors."""
     isolated_together: Annotated[int, Field(ge=1, le=64), ADDED] = 1
-    """Number of factors that each isolated example shows: 1 for single factors, 2 for pairs."""
+    """Number of factors shown in each isolated example: 1 for single factors, 2 for pairs."""
     mixing: Annotated[float, Field(ge=0.001, le=0.999)] | None = None
     """Fraction of isolated examples in an epoch, reached by repeating the rarer kind. Default: no repetition."""
     direction: Literal["decode", "encode"] = "decode"
@@ -88,13 +88,13 @@ class Task(Variant):
     """Allow hold-outs that remove some factor values from training entirely."""
 
     position_factors: ClassVar[tuple[str, ...]] = ("x", "y")
-    """Factors that give the column and row of the brightest (or darkest) pixel, if there are any."""
+    """Factors that specify the column and row of the brightest (or darkest) pixel, if any."""
     optional_factors: ClassVar[tuple[str, ...] | None] = None
     """Factors that may be absent from an image; None means all. Isolated examples average over any other factor."""
     streamed: ClassVar[bool] = False
     """Whether examples are read from a file that may be larger than memory."""
 
-    # Values before `resolved` filled in whatever depends on the grid; `replace` starts from these.
+    # Values before `resolved` fills in those that depend on the grid; `replace` starts from these.
     _given_encoding: Encoding | None = PrivateAttr(default=None)
     _given_holdout: Holdout | None = PrivateAttr(default=None)
 
@@ -132,16 +132,16 @@ class Task(Variant):
 
     @cached_property
     def rendering_key(self) -> str:
-        """JSON of the fields that determine the grid and the look of examples, but not which examples are trained on.
+        """JSON of the fields that determine the grid and what examples look like, but not which of them are trained on.
 
-        Tasks with equal keys give equal examples for equal factor values. If examples are averages over the
-        combinations that may be trained on, the hold-out is included.
+        Tasks with equal keys have equal examples at equal factor values. If examples are averages over the combinations
+        that may be trained on, the hold-out is included.
         """
         return self.model_dump_json(exclude=WHICH - KEPT if self.isolated and self.fixed_factors else WHICH)
 
     @cached_property
     def fixed_factors(self) -> tuple[int, ...]:
-        """Positions of the factors that every image needs."""
+        """Positions of the factors that must be present in every image."""
         optional = self.grid.names if self.optional_factors is None else self.optional_factors
         return tuple(axis for axis, name in enumerate(self.grid.names) if name not in optional)
 
@@ -206,9 +206,9 @@ class Task(Variant):
     def _completions(
         self, row: Float[Tensor, " factor"], position: Sequence[int]
     ) -> tuple[Float[Tensor, "row factor"], Float[Tensor, " row"]]:
-        """Return rows with values for absent factors that are not optional, and each row's number of usable points.
+        """Return rows in which absent non-optional factors have values, and the number of usable points of each row.
 
-        `position` is the row's position on the grid, for the factors that are present.
+        `position` is the row's position on the grid along the factors that are present.
         """
         grid, absent = self.grid, torch.isnan(row).tolist()
         filled = [axis for axis in self.fixed_factors if absent[axis]]
@@ -236,7 +236,7 @@ class Task(Variant):
         if self.grid.size <= 10**5:
             return self.codes(self.grid.points).mean(dim=0).float()
         means = [self.encoding.code(factor.values, factor).mean(dim=0) for factor in self.grid.factors]
-        return torch.cat(means).float()  # the same up to rounding, without computing all codes
+        return torch.cat(means).float()  # equal up to rounding, without computing all codes
 
     def isolated_values(self) -> Float[Tensor, "row factor"]:
         """Return rows with every value of one factor (or group of factors) and all other factors absent."""
@@ -284,13 +284,13 @@ class Task(Variant):
         return self.present if self.region == "whole" else self.present & ~self.held_out
 
     def _usable_by(self, axes: Sequence[int], part: tuple[slice, ...] = ()) -> Bool[Tensor, "value other"]:
-        """Return which points (in a part of the grid) may be trained on, one row per combination of some factors."""
+        """Return which points (in a part of the grid) may be trained on, with a row per combination of some factors."""
         others = [axis for axis in range(len(self.grid.shape)) if axis not in axes]
         usable = self.usable.reshape(self.grid.shape)[part].permute(*axes, *others)
         return usable.reshape(usable.shape[: len(axes)].numel(), -1)
 
     def _real_values(self, seed: int) -> Float[Tensor, "row factor"]:
-        """Return uniform draws from the part of the continuous domain whose nearest grid points are usable."""
+        """Return uniform draws from the region of the continuous domain whose nearest grid points are usable."""
         count = self.training.count(int(self.usable.sum()))
         low = torch.tensor([factor.low for factor in self.grid.factors], dtype=torch.float64)
         high = torch.tensor([factor.high for factor in self.grid.factors], dtype=torch.float64)
@@ -318,7 +318,7 @@ class Task(Variant):
         if self.training.count(usable) == 0 and not self.isolated:
             raise InvalidValue("training", str(self.training), "a rule that yields at least one training example")
         if self.mixing is not None and self.training.count(usable) == 0:
-            raise InvalidValue("mixing", self.mixing, "left out when there are no combinations to mix with")
+            raise InvalidValue("mixing", self.mixing, "omitted when there are no combinations to mix with")
         return self
 
     def _check_centers(self) -> None:
@@ -336,7 +336,7 @@ class Task(Variant):
         if not self.isolated:
             for field in ("isolated_factors", "isolated_together", "mixing"):
                 if (value := getattr(self, field)) != type(self).model_fields[field].default:
-                    raise InvalidValue(field, value, "left out unless isolated is true")
+                    raise InvalidValue(field, value, "omitted unless isolated is true")
             return
         try:
             shown = tuple(self.grid.names[axis] for axis in sorted(self.grid.axes(self.isolated_factors)))
@@ -351,7 +351,7 @@ class Task(Variant):
         groups = self._shown_groups()
         for axis, factor in enumerate(self.grid.factors):
             if not all(axis in group for group in groups) and not self.encoding.of(factor).population:
-                self._refuse_encoding(factor, "a population code, since isolated examples leave factors absent")
+                self._refuse_encoding(factor, "a population code, since factors are absent from isolated examples")
 
     def _refuse_encoding(self, factor: Factor, allowed: str) -> Never:
         part = self.encoding.of(factor)

@@ -1,13 +1,13 @@
 """Gaussian bumps: `bump` with the factors x and y, and `bumps` with any of five factors.
 
-`image[y, x]`; pixel centres at the integers 0 … size − 1.
+Images are `image[y, x]`, with pixel centres at the integers 0 … size − 1.
 
 **bump**: each factor that is present contributes one multiplicative term, so a vertical stripe at x,
 `exp(−(i − x)² / 2σ²)` in every row, is a bump with y absent. Known answer: a blank image scores an MSE of πσ² / size²
 (0.0040 at size 28, σ = 1) against a bump far from the border.
 
-**bumps**: with the factors x and y, draws the same images bit for bit; it is a separate kind so that keys of stored
-`bump` runs do not change. A quantity that is neither a factor nor fixed, or is NaN in a row, is **absent**:
+**bumps**: with the factors x and y, it draws the same images bit for bit; it is a separate kind so that the keys of
+stored `bump` runs do not change. A quantity that is neither a factor nor fixed, or is NaN in a row, is **absent**:
 
 - `x`, `y`: column and row of the centre. If one is absent, the bump becomes a stripe, its maximum along that axis.
 - `size`: a factor that multiplies σ; 1 if absent.
@@ -15,7 +15,7 @@
 - `orientation`: angle of the long axis from the horizontal in degrees, counter-clockwise as displayed, with period
   180°. For elongation e, the standard deviations are σ√e along and σ/√e across it. If absent, the bump is round.
 
-Known answers: a bump far from the border sums to 2πσ²·size²·intensity at every orientation; 180° is 0°, bit for bit.
+Known answers: a bump far from the border sums to 2πσ²·size²·intensity at every orientation; 180° equals 0° bit for bit.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class BumpTask(GaussianTask):
 
     kind: Literal["bump"] = "bump"
     brightness: Annotated[int, Field(ge=1, le=512)] = 1
-    """Number of values of a third factor, which scales the bump; 1 leaves this factor out."""
+    """Number of values of a third factor, which scales the bump; 1 omits this factor."""
 
     def factor_grid(self) -> FactorGrid:
         factors = [Factor("x", 0, self.size - 1, self.size), Factor("y", 0, self.size - 1, self.size)]

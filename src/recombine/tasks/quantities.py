@@ -1,10 +1,10 @@
 """Tasks whose factors are chosen from the quantities that a renderer can vary (x, y, scale, hue, …).
 
-- `factors`: `x=8` means 8 values of x over its default range, and `scale=6..12..4` 4 values from 6 to 12 inclusive;
+- `factors`: `x=8` means 8 values of x over its default range; `scale=6..12..4` means 4 values from 6 to 12 inclusive;
 - `fixed`: `hue=120` sets a quantity that is not a factor. All others keep the renderer's defaults.
 
-A default range may exclude one end, such as intensity 0, or 360°, which equals 0°: 4 intensities are ¼, ½, ¾ and 1, and
-4 rotations are 0°, 90°, 180° and 270°. Numbers are normalised, so that equal tasks have equal digests.
+A default range may exclude one end, such as intensity 0, or 360° (which equals 0°): 4 intensities are ¼, ½, ¾ and 1,
+and 4 rotations are 0°, 90°, 180° and 270°. Numbers are normalised, so that equal tasks have equal digests.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ class QuantityTask(Task):
 
     @abstractmethod
     def quantities(self) -> tuple[Quantity, ...]:
-        """Return everything that the renderer can vary."""
+        """Return all quantities that the renderer can vary."""
 
     def factor_grid(self) -> FactorGrid:
         parsed = [_parsed("factors", text) for text in self.factors]
@@ -132,7 +132,7 @@ class QuantityTask(Task):
         for name, (value,) in (_parsed("fixed", text) for text in self.fixed):
             quantity = self._quantity("fixed", name)
             if name not in values:
-                raise InvalidValue("fixed", f"{name}={_written(value)}", f"left out, since {name} is a factor")
+                raise InvalidValue("fixed", f"{name}={_written(value)}", f"omitted, since {name} is a factor")
             values[name] = quantity.check(value)
         return values
 

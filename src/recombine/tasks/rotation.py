@@ -5,11 +5,11 @@ Images `image[y, x]` show bright digits (up to 1) on black (0). Digits are rotat
 except at multiples of 90°. For sizes other than 28, the upright digit is resampled by area before it is rotated.
 
 The factor `angle` has evenly spaced values in [0°, 360°). With several digits, the factor `digit` comes first: value k
-is `shown_digits[k]`. The hold-out `center` without bounds is a gap: the angles strictly between 160° and 200°, of the
-first digit only. With one digit, this removes these angles entirely, so `allow_unseen` is on by default.
+is `shown_digits[k]`. Without bounds, the hold-out `center` is a gap: the angles strictly between 160° and 200°, for the
+first digit only. With a single digit, this removes them from training entirely, so `allow_unseen` is on by default.
 
-Neither factor can be absent: isolated examples are averages over the other one. `digits/PROVENANCE.md` says where the
-digits are from. Known answers: 0° is the upright digit, 90° is `torch.rot90` of it, 360° is 0° again.
+Neither factor can be absent, so isolated examples are averages over the other one. See `digits/PROVENANCE.md` for the
+source of the digits. Known answers: 0° is the upright digit, 90° is its `torch.rot90`, and 360° equals 0°.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from recombine.holdouts import Center, Holdout
 from recombine.tasks.base import TASKS, Task
 
 GAP = (160, 200)
-"""Edges of the default gap in degrees; the edges themselves are trained on."""
+"""Bounds of the default gap in degrees; the bounds themselves are trained on."""
 DIGITS = 10
 
 
@@ -61,14 +61,14 @@ class RotationTask(Task):
     digit: Annotated[int, Field(ge=0, lt=DIGITS)] = 4
     """The digit to draw, or the first one if there are several."""
     digits: Annotated[int, Field(ge=1, le=DIGITS)] = 1
-    """Number of different digits, which are a second factor; 1 leaves this factor out."""
+    """Number of different digits, which form a second factor; 1 omits this factor."""
 
     position_factors: ClassVar[tuple[str, ...]] = ()
     optional_factors: ClassVar[tuple[str, ...]] = ()
 
     @classmethod
     def gap(cls, angles: int, digits: int = 1, edges: tuple[float, float] = GAP) -> Center:
-        """Return a hold-out of the grid angles strictly between two edges (in degrees), for the first digit only."""
+        """Return a hold-out of the grid angles strictly between two `edges` (in degrees), for the first digit only."""
         low, high = floor(edges[0] * angles / TURN) + 1, ceil(edges[1] * angles / TURN) - 1
         if low > high:
             allowed = f"large enough for one angle between {edges[0]:g} and {edges[1]:g} degrees"
@@ -104,7 +104,7 @@ class RotationTask(Task):
             raise InvalidValue("values", "NaN or infinity", "finite numbers")
         angle = torch.deg2rad(values[:, -1].double())
         cos, sin, none = angle.cos(), angle.sin(), torch.zeros_like(angle)
-        # Maps each pixel to its place in the upright image: the inverse rotation, with y pointing down.
+        # Map each pixel to its location in the upright image by the inverse rotation, with y pointing down.
         back = torch.stack([cos, -sin, none, sin, cos, none], dim=-1).reshape(-1, 2, 3)
         which = values[:, 0].round().long() if self.digits > 1 else torch.zeros_like(angle, dtype=torch.int64)
         if bool(((which < 0) | (which >= self.digits)).any()):

@@ -1,19 +1,19 @@
 """Sprite shapes, drawn as anti-aliased, differentiable coverage of each pixel.
 
-A shape of scale s has an area of s² pixels and its centroid at the given position. Its coordinates are u to the right
-and v up, in pixels from the centroid. Images are `image[y, x]` with pixel centres at the integers; angles are in
+A shape of scale s has an area of s² pixels and its centroid at the given position. Its coordinates, in pixels from the
+centroid, are u (to the right) and v (up). Images are `image[y, x]` with pixel centres at the integers; angles are in
 degrees, counter-clockwise as displayed.
 
 **Edges.** Across an edge, coverage falls from 1 to 0 over two pixels, as the integral of a tent, so that the image has
-a continuous derivative; edges along the pixel grid keep area and centroid exactly, others nearly. Convex polygons are
-products of edges; other shapes use (nearly) exact signed distances. There the tent, whose variance is 1/6, adds an area
-of π/6 to a smooth outline (Steiner's formula), and the shape is drawn smaller to compensate.
+a continuous derivative; edges along the pixel grid preserve area and centroid exactly, others nearly so. Convex
+polygons are products of edges; other shapes use (nearly) exact signed distances. For these, the tent, whose variance is
+1/6, adds an area of π/6 to a smooth outline (Steiner's formula), and the shape is drawn smaller to compensate.
 
 **Exactness.** Offsets from the centre are computed before rotation, so that a shift by whole pixels shifts the image
 bit for bit. `cos_sin` reduces angles to within 45° of a quarter turn before rounding, so that full turns change
 nothing, bit for bit, and quarter turns have cosines and sines of exactly 0 and ±1.
 
-Known answers: areas and centroids are accurate to 1 % (of s) for scales of at least `SMALLEST`.
+Known answers: areas are accurate to 1 % and centroids to 1 % of s, for scales of at least `SMALLEST`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ SPREAD = 1 / 6
 LONGER = 1.5
 """Ratio of an ellipse's axes."""
 TINY = 1e-30
-"""Lower bound for arguments of square roots, whose derivative at 0 is infinite."""
+"""Lower bound for the arguments of square roots, since their derivative at 0 is infinite."""
 
 Pixels = Float[Tensor, "row y x"]
 Scale = Float[Tensor, "row 1 1"]

@@ -1,19 +1,19 @@
-"""Sprites: one or two anti-aliased shapes, in grey or in colour, on black.
+"""Sprites: one or two anti-aliased shapes, in grey or in colour, on a black background.
 
 Images are `image[y, x]` in grey and `image[channel, y, x]` (RGB) in colour. Every sprite has
 
 - `shape`: a category; value k is `shapes[k]`;
 - `scale`: the square root of its area in pixels;
-- `rotation`: degrees, counter-clockwise as displayed; 0 is upright;
-- `x`, `y`: column and row of its centroid, pixel centres at the integers 0 … size − 1;
-- `hue`: degrees on a colour wheel on which red, green and blue are ½ + ½ cos(hue − {0°, 120°, 240°}), so that the
+- `rotation`: in degrees, counter-clockwise as displayed; 0 is upright;
+- `x`, `y`: column and row of its centroid, with pixel centres at the integers 0 … size − 1;
+- `hue`: in degrees on a colour wheel where red, green and blue are ½ + ½ cos(hue − {0°, 120°, 240°}), so that the
   colour changes smoothly and at constant speed.
 
-A second sprite's names end in 2 (`x2`, …); it is **in front**. With default ranges, no sprite leaves the image.
-Without colour, the first sprite is white and the second grey. No factor can be absent.
+The quantities of a second sprite, which is **in front**, have names that end in 2 (`x2`, …). With default ranges, no
+sprite leaves the image. Without colour, the first sprite is white and the second grey. No factor can be absent.
 
-Images are differentiable in all factors except `shape`. Known answers: `shapes.py`; a full turn of rotation or hue
-changes nothing, bit for bit; the squared speed of the colour along the wheel is 3/8 per squared radian.
+Images are differentiable in all factors except `shape`. Known answers: see `shapes.py`; a full turn of rotation or hue
+leaves the image unchanged bit for bit; the squared speed of the colour along the wheel is 3/8 per squared radian.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ GREYS = {"": 1.0, SECOND: 0.5}
 UNSEEN = ("shape", "rotation")
 """Quantities that balls do not have."""
 PIXELS_AT_ONCE = {"cpu": 2**21, "cuda": 2**26}
-"""Number of pixels drawn at once: as many as fit into the cache (CPU) or keep the device busy (GPU)."""
+"""Number of pixels drawn at once: as many as fit into the cache (CPU), or enough to keep the device busy (GPU)."""
 
 ShapeName = Literal["square", "ellipse", "heart", "triangle", "rectangle", "cross", "disc"]
 
@@ -109,7 +109,7 @@ class Scene(QuantityTask):
         which = columns[f"shape{suffix}"].detach().round().long()
         order, parts = [], []
         present = [int(index) for index in which.unique()]  # not `tolist`, which fails in jvp in some torch versions
-        for index in present or [0]:  # no rows give an empty image
+        for index in present or [0]:  # zero rows yield an empty image
             rows = (which == index).nonzero().flatten()
             parts.append(coverage(self.sprite_shapes[index], self.size, *(column[rows] for column in placed)))
             order.append(rows)
@@ -131,7 +131,7 @@ class SpriteTask(Scene):
 
     kind: Literal["sprites"] = "sprites"
     factors: tuple[FactorText, ...] = ("shape=3", "x=8", "y=8", "hue=4")
-    """Factors, chosen from shape, scale, rotation, x, y, hue (shape2, … for a second sprite), in the same form."""
+    """Factors (NAME=COUNT or NAME=LOW..HIGH..COUNT): shape, scale, rotation, x, y, hue (shape2, … for sprite 2)."""
     sprites: Annotated[int, Field(ge=1, le=2)] = 1
     """Number of sprites; the second is in front, and the names of its quantities end in 2."""
     shapes: tuple[ShapeName, ...] = ("square", "ellipse", "heart", "triangle", "rectangle", "cross", "disc")
@@ -172,7 +172,7 @@ class BallsTask(Scene):
 
     kind: Literal["balls"] = "balls"
     factors: tuple[FactorText, ...] = ("x=6", "y=6", "x2=6", "y2=6")
-    """Factors, chosen from x, y, scale, hue, x2, y2, scale2, hue2, in the same form."""
+    """Factors (NAME=COUNT or NAME=LOW..HIGH..COUNT), chosen from x, y, scale, hue, x2, y2, scale2, hue2."""
 
     def columns(self, values: Float[Tensor, "row factor"]) -> dict[str, Float[Tensor, " row"]]:
         zeros = values.new_zeros(len(values))

@@ -79,7 +79,7 @@ class Pick(TrainingRule):
 
     kind: Literal["pick"] = "pick"
     samples: Annotated[int, Field(ge=0)] = 100
-    """Number of different combinations."""
+    """Number of distinct combinations."""
 
     def choose(self, available: int, generator: torch.Generator) -> Int[Tensor, " row"]:
         if self.samples > available:

@@ -2,20 +2,20 @@
 
 Activations cover a whole factor grid, in grid order; some combinations are held out, the others are kept. Activations
 are projected onto the directions that explain most of their variance (Eq. 23, `projections`) and mapped to as many
-coordinates, each assigned to the block of one factor: by a linear map (Eq. 24, `separation`) or by a flow initialised
-with it (Eq. 25–27, `flows`). Everything is fitted to the kept points.
+coordinates by a linear map (Eq. 24, `separation`) or by a flow initialised with it (Eq. 25–27, `flows`). Each
+coordinate is assigned to the block of one factor. Everything is fitted to the kept points.
 
-The score is the fraction of the coordinates' variance at the held-out points that their factor predicts; `recovered` is
-the fraction of the activations' variance there that the predicted coordinates reproduce through the inverse map. Both
-are means of R² over whitened directions: at most 1, and 0 or less if nothing is predicted. The p-value compares the
+The score is the fraction of the coordinates' variance at the held-out points predicted by their factor; `recovered` is
+the fraction of the activations' variance there reproduced by the predicted coordinates through the inverse map. Both
+are means of R² over whitened directions, at most 1, and 0 or less if nothing is predicted. The p-value compares the
 score with those of activations permuted among the kept combinations and among the held-out ones, so that the projection
-does not change. A test is passed with a score and a recovered fraction of at least 0.9, p ≤ 0.05, and a coordinate for
-every factor.
+does not change. To pass a test, the score and the recovered fraction must be at least 0.9, p ≤ 0.05, and every factor
+must have a coordinate.
 
 Partial factorization (Eq. 28): a grouping is a partition of the factors; the combinations of values within a group
 count as values of one factor. A grouping's value is the score of the linear test minus a penalty for every merger; a
 single group of all factors has score 1 by definition. A held-out point is scored if every group's combination occurs at
-some kept point. A grouping without such a point, or with a group without coordinates, has value −∞. See docs/theory.md
+some kept point. A grouping has value −∞ if no point can be scored or if a group has no coordinates. See docs/theory.md
 for why held-out points are needed, and for structural modularity (`unit_selectivity`).
 
 Known answers: linear mixtures of concatenated single-factor codes pass both tests; after an invertible nonlinearity,
@@ -41,11 +41,11 @@ from recombine.theory.projections import SHARE, main_effects, projection, refuse
 from recombine.theory.separation import Design, kept_points, predicted, separate, share_predicted
 
 PERMUTATIONS, TRAINED_PERMUTATIONS = 99, 19
-"""Number of permutations in the linear test, and in the nonlinear one, which trains a flow for each."""
+"""Number of permutations in the linear test and in the nonlinear one, which trains a flow for each permutation."""
 PASSING, SIGNIFICANT = 0.9, 0.05
 """Minimum score and maximum p-value to pass a test."""
 NONE = -1
-"""Stands for the factor of a coordinate that a member does not have, or of a constant unit."""
+"""Placeholder for the factor of a coordinate that a member does not have, or of a constant unit."""
 PENALTY = 0.05
 """Penalty for every merger of two groups."""
 MOST_FACTORS = 5
@@ -59,14 +59,14 @@ class Factorization:
     """Result of a factorization test for every member."""
 
     score: Float[Tensor, "*member"]
-    """Fraction of the coordinates' variance at held-out points that their factor predicts."""
+    """Fraction of the coordinates' variance at held-out points predicted by their factor."""
     recovered: Float[Tensor, "*member"]
-    """Fraction of the activations' variance there that the predicted coordinates reproduce."""
+    """Fraction of the activations' variance at held-out points reproduced by the predicted coordinates."""
     p_value: Float[Tensor, "*member"]
     """P-value; NaN in the nonlinear test if the score alone is too low to pass."""
     passes: Bool[Tensor, "*member"]
     block: Int[Tensor, "*member coordinate"]
-    """The factor, or group, of each coordinate; −1 if a member has fewer."""
+    """The factor or group of each coordinate; −1 if a member has fewer coordinates."""
     share: Float[Tensor, "*member factor"]
     """Fraction of the coordinates that belong to each factor; 0 for an empty block."""
 
@@ -81,8 +81,8 @@ def linear_factorization(
 ) -> Factorization:
     """Test whether a linear map separates activations over a grid into one block per factor (Eq. 24).
 
-    By default, a random fifth of the combinations is held out such that every value of every factor is kept. The
-    directions tested explain a fraction `share` of the variance. The p-value is at least 1 / (1 + permutations).
+    By default, a random fifth of the combinations is held out such that every value of every factor is kept. The tested
+    directions explain a fraction `share` of the variance. The p-value is at least 1 / (1 + permutations).
 
     >>> x, y = torch.meshgrid(torch.arange(6.0), torch.arange(6.0), indexing="ij")
     >>> both = torch.stack([torch.stack([x + y, x - y], dim=-1), torch.stack([x * y, x - y], dim=-1)])
@@ -103,7 +103,7 @@ def nonlinear_factorization(
 ) -> Factorization:
     """Test whether an invertible map separates activations into one block per factor (Eq. 25–27).
 
-    Permutations are tested only for members that would otherwise pass; with fewer than 19 permutations, none can pass.
+    Permutations are run only for members that would otherwise pass; with fewer than 19 of them, no member can pass.
 
     A smooth injective representation always has such a map. This test requires one that a small flow can learn from the
     kept combinations and that generalises to the others; with few points, it misses some. Of a hundred codes with two
@@ -160,7 +160,7 @@ def best_grouping(
 
 
 def partitions(count: int) -> Iterator[Grouping]:
-    """All partitions of 0 … count − 1."""
+    """Yield all partitions of 0 … count − 1."""
     if not count:
         yield ()
         return
@@ -194,7 +194,7 @@ class Activations:
 
     @classmethod
     def of(cls, features: Tensor, shape: tuple[int, ...], held_out: Tensor | None, share: float) -> Activations:
-        """Activations projected onto the leading directions that explain a given fraction of the variance."""
+        """Project activations onto the leading directions that explain a given fraction of the variance."""
         if len(shape) < 2 or math.prod(shape) != features.shape[-2]:
             raise InvalidValue("shape", shape, f"two or more factors with {features.shape[-2]} combinations")
         kept = kept_points(shape, held_out)
@@ -207,7 +207,7 @@ class Activations:
         return Design.of(self.shape, self.kept, groups).on(self.coordinates[0].device)
 
     def permuted(self, permutations: int) -> Tensor:
-        """Return `[permutation, point]`: index of the point whose activations each combination is assigned."""
+        """Return `[permutation, point]`, the index of the point whose activations are assigned to each combination."""
         generator = torch.Generator().manual_seed(1)
         orders = torch.zeros(permutations, len(self.kept), dtype=torch.int64)
         for part in (self.kept, ~self.kept):
@@ -217,7 +217,7 @@ class Activations:
         return orders.to(self.coordinates[0].device)
 
     def alike(self, members: Iterable[int], copies: int, trained: bool) -> Iterator[tuple[list[int], Tensor]]:
-        """Yield batches of members with the same number of coordinates, and these coordinates."""
+        """Yield batches of members with the same number of coordinates, together with these coordinates."""
         by_size: dict[int, list[int]] = defaultdict(list)
         for member in members:
             by_size[self.coordinates[member].shape[-1]].append(member)
@@ -257,7 +257,7 @@ def _p_values(
     activations: Activations, candidates: Iterable[int], score: Tensor, design: Design, permutations: int,
     steps: int | None,
 ) -> Tensor:  # fmt: skip
-    """Return p-values of some members' scores relative to those of their permutations; NaN for the others."""
+    """Return the p-values of some members' scores relative to those of their permutations, and NaN for the others."""
     p_value = torch.full_like(score, math.nan)
     orders = activations.permuted(permutations)
     for members, coordinates in activations.alike(candidates, max(1, permutations), steps is not None):
@@ -270,7 +270,7 @@ def _p_values(
 
 
 def mapped(given: Tensor, design: Design, steps: int | None) -> tuple[Tensor, Tensor, Tensor]:
-    """Map `[member, point, coordinate]` linearly or by a flow; return blocks, scores and recovered fractions."""
+    """Map `[member, point, coordinate]` linearly or by a flow, and return blocks, scores and recovered fractions."""
     rotation, block = separate(given, design)
     separated = given @ rotation
     if steps is None or given.shape[-1] < len(design.counts):  # too few for one block per factor, so no flow can help
@@ -294,13 +294,13 @@ class Selectivity:
     """Selectivity of each unit."""
 
     share: Float[Tensor, "*member feature factor"]
-    """Fraction of its variance that each factor explains alone; 0 for a constant unit."""
+    """Fraction of the unit's variance explained by each factor alone; 0 for a constant unit."""
     factor: Int[Tensor, "*member feature"]
     """The factor that explains the largest fraction; −1 for a constant unit."""
 
 
 def unit_selectivity(features: Float[Tensor, "*member point feature"], shape: tuple[int, ...]) -> Selectivity:
-    """Fraction of each unit's variance over the grid that each factor explains alone.
+    """Return the fraction of each unit's variance over the grid explained by each factor alone.
 
     >>> x, y = torch.meshgrid(torch.arange(4.0), torch.arange(4.0), indexing="ij")
     >>> own = unit_selectivity(torch.stack([x, x + y, 0 * x], dim=-1).flatten(0, 1), (4, 4))

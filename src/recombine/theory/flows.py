@@ -7,13 +7,13 @@ start from the same random numbers, so the result of a member does not depend on
 The loss, at kept (not held-out) points, is the sum of two fractions of variance. The first is the variance that remains
 unexplained when each coordinate, after the best linear separation (`separation`), is predicted from its factor; the
 separation and the blocks are updated every few steps. A flow could lower this term by squashing what it cannot explain,
-so that it is barely invertible. The second term is therefore the variance of the activations that is lost when every
+which makes it barely invertible. The second term is therefore the variance of the activations that is lost when every
 coordinate is replaced by its mean given its factor and mapped back. Both are ratios, so shrinking gains nothing.
 
 Some of the kept points are used for early stopping: each member keeps the map that predicted them best, and leaves the
 batch once it has not improved for some time. Held-out points are never used.
 
-Known answers: a map followed by its inverse is the identity; so is a new flow.
+Known answers: a map followed by its inverse is the identity, as is a new flow.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ HIDDEN = 32
 """Number of hidden units of the network that computes scales and shifts."""
 STEPS = 300
 RATE, WARM_UP = 5e-3, 0.1
-"""Peak learning rate, and the fraction of steps for the warm-up that precedes the cosine decay."""
+"""Peak learning rate, and the fraction of steps used for warm-up before the cosine decay."""
 BETAS, STILL = (0.9, 0.999), 1e-5
 """Adam's betas and epsilon; gradients well below epsilon are rounding errors (for instance, that of a common shift)."""
 REVISION = 10
@@ -95,7 +95,7 @@ class Flow:
         return coordinates
 
     def with_parameters(self, parameters: Sequence[Tensor]) -> Flow:
-        """Return the flow with other parameters."""
+        """Return a copy of the flow with the given parameters."""
         return Flow(self.turns.to(parameters[0].device), tuple(parameters))
 
     def _coupling(self, layer: int, giving: Tensor) -> tuple[Tensor, Tensor]:
@@ -106,7 +106,7 @@ class Flow:
 
 
 def _halves(size: int, layer: int) -> list[int]:
-    """Sizes of the half that determines scale and shift, and of the other half; odd sizes alternate between layers."""
+    """Return the sizes of the half that sets scale and shift, and of the other; odd sizes alternate between layers."""
     giving = size - size // 2 if layer % 2 or size == 1 else size // 2
     return [giving, size - giving]
 
@@ -146,7 +146,7 @@ class Training:
 
     @torch.no_grad()
     def revise(self, step: int) -> tuple[Tensor, Tensor]:
-        """Update the separation, record improvements, remove members that stop, and return rotations and blocks."""
+        """Update the separation, record improvements, remove stopped members, and return rotations and blocks."""
         images = self.flow(self.points)
         factor, covariances = whitened_effects(images[:, self.design.kept], self.design)
         rotation = best_rotation(covariances)
@@ -163,7 +163,7 @@ class Training:
         self.value[at], self.improved[at] = value[better], step
         for best, own in zip(self.best, self.flow.parameters, strict=True):
             best[at] = own[better]
-        going_on = self.improved[self.active] > step - 80  # else there was no improvement for 80 steps
+        going_on = self.improved[self.active] > step - 80  # otherwise there was no improvement for 80 steps
         if not bool(going_on.all()):
             self.active, self.points = self.active[going_on], self.points[going_on]
             self.flow = self.flow.with_parameters([own[going_on] for own in self.flow.parameters])
@@ -185,7 +185,7 @@ class Training:
         self.flow = self.flow.with_parameters([own.detach() for own in parameters])
 
     def _loss(self, rotation: Tensor, block: Tensor) -> Tensor:
-        """Unexplained plus lost fraction of variance, for each member."""
+        """Return the unexplained plus the lost fraction of variance, for each member."""
         points = self.points[:, self.design.kept]
         images = self.flow(points)
         factor, covariances = whitened_effects(images, self.design)

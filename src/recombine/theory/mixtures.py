@@ -1,10 +1,10 @@
 """Mixtures of products of single-factor distributions (Eq. 14, 18–20).
 
 A distribution over a factor grid is a flat vector over its points, with optional leading batch axes; it sums to 1. A
-mixture of rank R is Σ_r λ_r Π_i p_i^(r)(x_i), where the weights and every p_i^(r) are distributions. Divergences are
-from the distribution to the mixture: Kullback–Leibler in nats, or total variation, half the sum of absolute
-differences. A mixture is the best of several fits by expectation–maximisation; for total variation, gradient descent on
-a smoothed distance follows.
+mixture of rank R is Σ_r λ_r Π_i p_i^(r)(x_i), where the weights and every p_i^(r) are distributions. Divergences from
+the distribution to the mixture are Kullback–Leibler (in nats) or total variation (half the sum of absolute
+differences). A mixture is the best of several fits by expectation–maximisation; for total variation, it is refined by
+gradient descent on a smoothed distance.
 
 Known answers: at rank 1, the divergence is the total correlation (mutual information for two factors), which is 0 for
 independent factors; planted mixtures of k products are recovered with rank k.
@@ -30,7 +30,7 @@ RESTARTS = 6
 ITERATIONS = 3000
 """Maximum number of EM sweeps."""
 TOLERANCE = 1e-9
-"""A fit ends when it improves by less than this per sweep, in nats."""
+"""A fit stops when it improves by less than this per sweep, in nats."""
 BLOCK = 8
 """Sweeps between evaluations of the divergence."""
 EXACT = 1e-12
@@ -57,7 +57,7 @@ def mixture_of_products(
 ) -> MixtureOfProducts:
     """Return the closest mixture of `rank` products found from several starts, for each distribution over a grid.
 
-    The divergence is Kullback–Leibler (`kl`, where a fit may stop once it is below `enough`) or total variation (`tv`).
+    The divergence is Kullback–Leibler (`kl`; a fit may stop once it is below `enough`) or total variation (`tv`).
 
     >>> same = torch.eye(2).flatten() / 2
     >>> [round(mixture_of_products(same, (2, 2), rank).divergence.item(), 4) for rank in (1, 2)]
@@ -111,7 +111,7 @@ def _distributions(probabilities: Tensor) -> Tensor:
 
 
 def _fitted(flat: Tensor, shape: tuple[int, ...], rank: int, restarts: int, enough: float) -> list[Tensor]:
-    """Return the best of several fits by expectation–maximisation; fits that have converged leave the batch."""
+    """Return the best of several fits by expectation–maximisation; converged fits leave the batch."""
     starts = 1 if rank == 1 else restarts
     copies = flat.repeat(starts, 1)
     result = _starts(copies, shape, rank)
@@ -162,7 +162,7 @@ def _summed(values: Tensor, shape: tuple[int, ...], axis: int) -> Tensor:
 
 
 def _polished(flat: Tensor, fitted: list[Tensor]) -> list[Tensor]:
-    """Improve mixtures by gradient descent on the total variation; return those that it brought closer."""
+    """Refine mixtures by gradient descent on the total variation, keeping only refinements that reduce it."""
     logits = [part.clamp(min=torch.finfo(flat.dtype).tiny).log().clamp(min=-30).requires_grad_() for part in fitted]
 
     def current() -> list[Tensor]:

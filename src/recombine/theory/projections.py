@@ -1,13 +1,13 @@
-"""Gram matrices, distances and principal directions of activations over points (Eq. 23).
+"""Gram matrices, distances and principal directions of activations at a set of points (Eq. 23).
 
-Activations are `(*member, point, feature)`, with points in grid order. A metric over a few hundred grid points needs
-only the products of their features, not tens of thousands of features. Features are centred first, so that no precision
-is lost if a stage hardly varies, and converted to double precision in chunks to save memory.
+Activations are `(*member, point, feature)`, with points in grid order. A metric on a few hundred grid points needs only
+the inner products of their features, not tens of thousands of features. Features are centred first, so that no
+precision is lost if a stage hardly varies, and converted to double precision in chunks to save memory.
 
 `projection` returns coordinates along the principal directions of the kept (not held-out) points, whitened to mean 0
 and covariance I over these. There are enough directions to explain a given fraction of the variance. More are added up
-to the widest gap in the spectrum that leaves out at least a tenth of the remainder, since a cut between directions of
-similar variance would mix factors and break up the blocks of a code.
+to the widest gap in the spectrum that leaves out at least a tenth of the remainder, since cutting between directions of
+similar variance would mix factors and split the blocks of a code.
 
 Known answers: points in a plane have two directions; whitened coordinates have covariance I.
 """
@@ -25,15 +25,15 @@ PART = 1 << 25
 USEFUL = 1e-12
 """Smallest variance of a direction, relative to the largest."""
 SHARE = 0.99
-"""Fraction of the variance that the directions explain."""
+"""Fraction of the variance explained by the directions."""
 TOLERANCE = 1e-8
-"""Directions with less variance than this fraction of the first one's are rounding errors."""
+"""Directions whose variance is below this fraction of the first one's are treated as rounding errors."""
 
 
 def refuse_not_finite(field: str, values: Tensor) -> None:
-    """Refuse NaN, infinity and empty tensors, since comparisons with NaN are false and could give plausible results."""
+    """Reject NaN, infinity and empty tensors, since comparisons with NaN are false and could give plausible results."""
     if not values.numel() or not bool(values.isfinite().all()):
-        raise InvalidValue(field, values, "finite numbers, at least one")
+        raise InvalidValue(field, values, "one or more finite numbers")
 
 
 def both_grams(features: Tensor) -> tuple[Tensor, Tensor]:
@@ -95,7 +95,7 @@ def projection(
 ) -> Float[Tensor, "point coordinate"]:
     """Return whitened coordinates along the directions that explain a fraction of the variance at kept points (Eq. 23).
 
-    There are at most 32 directions, and fewer than kept points (default: all points are kept).
+    There are at most 32 directions, and fewer directions than kept points (default: all points are kept).
 
     >>> plane = torch.randn(50, 2, generator=torch.Generator().manual_seed(0))
     >>> tuple(projection(torch.cat([plane, plane @ torch.ones(2, 9)], dim=1)).shape)
@@ -119,7 +119,7 @@ def projection(
 
 
 def _before_the_gap(variances: Tensor, held: Tensor, share: float) -> int:
-    """Cut at the steepest drop in variance, among those that leave out between 1 − share and a tenth of it."""
+    """Return the number of directions before the steepest drop that leaves out (1 − share) / 10 to 1 − share."""
     useful = int((variances > TOLERANCE * variances[0]).sum())
     fewest, most = (min(int((held < least - TOLERANCE).sum()) + 1, useful) for least in (share, 1 - 0.1 * (1 - share)))
     floored = torch.cat([variances, variances[:1] * 0]).clamp(min=float(TOLERANCE * variances[0]))

@@ -1,4 +1,4 @@
-"""Compositional complexity (Eq. 13, 15–17, 29–31): the number of products of single-factor functions in a function.
+"""Compositional complexity (Eq. 13, 15–17, 29–31): how many products of single-factor functions sum to a function.
 
 Values over a factor grid are flat vectors over its points, in grid order, with optional leading batch axes (outputs,
 members). Every output is a separate function, as in the paper. A decomposition of rank R is Σ_r λ_r Π_i φ_i^(r)(x_i),
@@ -8,7 +8,7 @@ other product, including a constant, has rank 1.
 
 For two factors without missing entries, the decomposition is an exact SVD. Otherwise it is found by a search (`search`)
 from several starts, of which the best is returned. Entries outside `mask` are ignored; functions keep their initial
-value where there are no entries.
+values where there are no entries.
 
 For three or more factors, some functions are limits of sums of fewer products, with ever larger terms that cancel: x +
 y + z has rank 3, but [(1 + d·x)(1 + d·y)(1 + d·z) − 1] / d, a sum of two products, converges to it as d → 0. The ε-rank
@@ -18,14 +18,14 @@ A Gram matrix over a grid is a function of n pairs (x_i, x_i′), and its rank i
 Π_i k_i(x_i, x_i′) that sum to it: for two factors, the operator-Schmidt rank.
 
 The complexity of a learnt function is the ε-rank of each pixel of its images. Over kept (not held-out) points, entries
-of the grid are missing, and a sum of products may take any values there. Dark pixels are mostly noise, which can have
+of the grid are missing, and a sum of products may take any value there. Dark pixels are mostly noise, which can have
 any rank, so pixels are weighted by their fraction of the energy (sum of squares).
 
-Known answers: a planted sum of R products has error 0 at rank R but not below, even with missing entries; two factors
-agree with the SVD; an all-true mask changes nothing. Products of kernels, including the delta kernel, have rank 1;
-additive kernels Σ_i k_i(x_i, x_i′) have rank n for n factors; the OR kernel 1 − Π_i (1 − δ_i) has rank 2 for any n.
-Pixels of a Gaussian bump are products, with rank 1; a superposition of two images on a held-out block, a(x) + b(y), has
-rank 2; a constant block has rank 1, a zero block rank 0.
+Known answers: a planted sum of R products has error 0 at rank R but not below, even with missing entries; results for
+two factors agree with the SVD; an all-true mask changes nothing. Products of kernels, including the delta kernel, have
+rank 1; additive kernels Σ_i k_i(x_i, x_i′) have rank n for n factors; the OR kernel 1 − Π_i (1 − δ_i) has rank 2 for
+any n. Pixels of a Gaussian bump are products, with rank 1; a superposition of two images a(x) + b(y) on a held-out
+block has rank 2; a constant block has rank 1, a zero block rank 0.
 """
 
 from __future__ import annotations
@@ -44,17 +44,17 @@ from recombine.theory.projections import refuse_not_finite
 from recombine.theory.search import EXACT, SWEEPS, Search, SumOfProducts, ordered
 
 RESTARTS, PIXEL_RESTARTS = 4, 1
-"""Number of starts of a search, in general and if there is a search for each pixel."""
+"""Number of starts of a search, in general and for searches that run once per pixel."""
 ITERATIONS = 200
 """Maximum number of steps of a search."""
 TOLERANCE = 1e-5
-"""A search ends when the squared error improves by less than this fraction per step."""
+"""A search stops when the squared error improves by less than this fraction per step."""
 EXACT_ERROR = 1e-6
 """Relative error below which a rank counts as exact."""
 STEPS, SWEEPS_OF_TWO = 200, 40
 """Maximum number of steps of a search for ε, or of sweeps for two factors, which are far cheaper than steps."""
 MORE = -1
-"""Stands for a rank larger than the largest that was tried."""
+"""Placeholder for a rank above the largest one tried."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -177,7 +177,7 @@ def least_ranks(
             least = torch.maximum(least, _spectral_ranks(part, bound)) if part.numel() else least
     ranks = torch.where(least == 0, 0, MORE)
     sweeps = SWEEPS_OF_TWO if len(shape) == 2 else SWEEPS
-    tolerance = min(max(epsilon / 100, 1e-5), 1e-3)  # relative improvement below which a search ends
+    tolerance = min(max(epsilon / 100, 1e-5), 1e-3)  # relative improvement below which a search stops
     for rank in range(1, largest + 1):
         places = torch.nonzero((ranks == MORE) & (least <= rank)).flatten()
         if len(places):
@@ -188,7 +188,7 @@ def least_ranks(
 
 
 def _spectral_ranks(matrices: Tensor, bound: Tensor) -> Tensor:
-    """Return the smallest ranks at which matrices have a residual of at most a bound, from their singular values."""
+    """Return the smallest ranks at which the residuals of matrices are within a bound, from their singular values."""
     squared = torch.linalg.svdvals(matrices).square()
     tails = squared.flip(-1).cumsum(dim=-1).flip(-1)
     return (tails.sqrt() > bound[:, None]).sum(dim=-1)
@@ -227,7 +227,7 @@ def kernel_rank(
 
 
 def over_pairs(gram: Tensor, shape: tuple[int, ...]) -> tuple[Tensor, tuple[int, ...]]:
-    """Reshape a Gram matrix to a flat function of one pair of values per factor; also return the pairs per factor."""
+    """Reshape a Gram matrix to a flat function of one pair of values per factor; also return the pair counts."""
     lead, factors = gram.ndim - 2, len(shape)
     paired = gram.double().unflatten(-1, shape).unflatten(lead, shape)
     order = chain.from_iterable((lead + k, lead + factors + k) for k in range(factors))
@@ -298,7 +298,7 @@ def pixel_ranks(
     epsilon: float,
     largest: int = 8,
 ) -> PixelRanks:
-    """Rank of each pixel, viewed as a tensor over the factors, on a subset of grid points.
+    """Return the rank of each pixel, viewed as a tensor over the factors, on a subset of grid points.
 
     >>> x, y = torch.meshgrid(torch.arange(1.0, 4.0), torch.arange(1.0, 5.0), indexing="ij")
     >>> pixel_ranks((x + y).reshape(-1, 1), (3, 4), torch.ones(12, dtype=torch.bool), 1e-6).rank.tolist()

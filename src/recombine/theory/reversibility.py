@@ -1,22 +1,22 @@
-"""Reversible and irreversible mixing (A.3): how well the factors can be recovered from a stage.
+"""Reversible and irreversible mixing (A.3), measured by how well the factors can be recovered from a stage.
 
 `factor_recovery` searches for a map from a stage to the factors with several decoders, cross-validated over random
 folds of the points. Neighbours of a scored point are in the training folds, so this measures information, not
 generalisation. For each fold and factor, the decoder is selected by its errors in the other folds, so selection does
 not bias the score: noise features have an R² of about 0.
 
-A map that no decoder here can represent looks like a loss. The metric tensor does not depend on decoders and reveals
-local losses (`jacobian_rank`, `local_loss`), but misses distant points that are mapped onto one another.
+A map whose inverse none of these decoders can represent looks like a loss. The metric tensor does not depend on
+decoders and reveals local losses (`jacobian_rank`, `local_loss`), but not the merging of distant points.
 
 All decoders are functions of the Gram matrix of points. One family is kernel ridge regression with an unpenalised
-intercept: linear, and Gaussian with widths relative to the median distance between points. Ridges are relative to the
-mean of the centred kernel's diagonal. With G = (K + λ)⁻¹ and P = G − G 1 1ᵀ G / (1ᵀ G 1), the errors at a fold F that
-is left out are (P_FF)⁻¹ (P v)_F, without refitting. The other family averages nearest neighbours. Widths and ridges are
-scaled using all points, but not their factor values.
+intercept and a linear kernel, or Gaussian ones with widths relative to the median distance between points. Ridges are
+relative to the mean of the centred kernel's diagonal. With G = (K + λ)⁻¹ and P = G − G 1 1ᵀ G / (1ᵀ G 1), the errors on
+a left-out fold F are (P_FF)⁻¹ (P v)_F, without refitting. The other family averages nearest neighbours. Widths and
+ridges are scaled using all points, but not their factor values.
 
 Known answers: rotations and invertible coupling layers change nothing. Averaging over a factor gives it recovery 0 and
-local loss 1, without affecting others. Saturation over half of a factor's range gives local loss ½ and R² 7/8. A
-projection onto x + y gives both factors R² ½, and reduces the rank from 2 to 1.
+local loss 1, without affecting the others. Saturation over half of a factor's range gives local loss ½ and R² 7/8. A
+projection onto x + y gives both factors an R² of ½, and reduces the rank from 2 to 1.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from recombine.theory.projections import both_grams, refuse_not_finite, squared_
 
 FOLDS = 5
 LOSS_TOLERANCE = 1e-3
-"""A factor is lost where its independent squared speed is below this fraction of its median squared speed."""
+"""A factor counts as lost where its independent squared speed is below this fraction of its median squared speed."""
 WIDTHS = (0.25, 0.5, 1.0, 2.0)
 """Widths of Gaussian kernels, in units of the median distance between points."""
 RIDGES = (1e-6, 1e-3, 1.0, 1e3)
@@ -70,7 +70,7 @@ class Recovery:
     """Squared errors at points whose fold was left out."""
 
     def score(self, scored: Bool[Tensor, " point"] | None = None) -> Float[Tensor, "*member factor"]:
-        """Return R² at some points (default: all), selecting the decoder for each fold by its errors in the others."""
+        """Return R² at some points (default: all), selecting each fold's decoder by its errors in the other folds."""
         counted = torch.ones(len(self.values), dtype=torch.bool) if scored is None else scored.cpu()
         if not bool(counted.any()):
             raise InvalidValue("scored", "no point", "at least one point to score")
@@ -139,9 +139,9 @@ def _neighbours(gram: Tensor, values: Tensor, folds: Sequence[Tensor]) -> Iterat
 
 
 def jacobian_rank(metric: Float[Tensor, "*member point factor factor"]) -> Int[Tensor, "*member point"]:
-    """Number of directions in which a stage moves at each point: the rank of the metric tensor g = JᵀJ.
+    """Return the number of directions in which a stage moves at each point: the rank of the metric tensor g = JᵀJ.
 
-    Eigenvalues below a millionth of the largest over the grid count as 0.
+    Eigenvalues below a millionth of the largest one on the grid count as 0.
 
     >>> jacobian_rank(torch.stack([torch.eye(2), torch.ones(2, 2), torch.zeros(2, 2)])).tolist()
     [2, 1, 0]
@@ -153,7 +153,7 @@ def jacobian_rank(metric: Float[Tensor, "*member point factor factor"]) -> Int[T
 
 
 def local_loss(metric: Float[Tensor, "*member point factor factor"]) -> Float[Tensor, "*member factor"]:
-    """Fraction of points where a factor moves the stage in no direction that is independent of the other factors.
+    """Return the fraction of points where a factor moves the stage in no direction independent of the other factors.
 
     The independent squared speed of factor i is the Schur complement g_ii − g_io g_oo⁺ g_oi, where o are the other
     factors. It counts as 0 below `LOSS_TOLERANCE` times the median of g_ii over points.
@@ -164,14 +164,14 @@ def local_loss(metric: Float[Tensor, "*member point factor factor"]) -> Float[Te
     refuse_not_finite("metric", metric)
     g = metric.double()
     speeds = g.diagonal(dim1=-2, dim2=-1).contiguous()  # torch's median is wrong for expanded tensors
-    least = 1e-10 * speeds.amax(dim=(-2, -1), keepdim=True)  # below that, speeds are rounding errors
+    least = 1e-10 * speeds.amax(dim=(-2, -1), keepdim=True)  # speeds below this are rounding errors
     own = torch.stack([_own_speed(g, factor, least[..., 0]) for factor in range(g.shape[-1])], dim=-1)
     usual = LOSS_TOLERANCE * speeds.median(dim=-2, keepdim=True).values
     return (own <= torch.maximum(least, usual)).double().mean(dim=-2)
 
 
 def _own_speed(metric: Tensor, factor: int, least: Tensor) -> Tensor:
-    """Schur complement of a factor's squared speed, ignoring directions of other factors that are rounding errors."""
+    """Return the Schur complement of a factor's squared speed, ignoring others' directions that are rounding errors."""
     others = [k for k in range(metric.shape[-1]) if k != factor]
     if not others:
         return metric[..., factor, factor]

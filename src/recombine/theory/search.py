@@ -1,9 +1,9 @@
 """Levenberg–Marquardt search for sums of products, for many grids of values at once.
 
-Every problem in a batch has its own damping: a step that lowers its error is accepted and decreases the damping, any
-other is rejected and increases it. Problems that have converged leave the batch. The first start consists of singular
+Every problem in a batch has its own damping: a step that lowers its error is accepted and decreases the damping; any
+other step is rejected and increases it. Converged problems leave the batch. The first start consists of singular
 vectors of the unfolded grid, and further starts are random. Each is refined by a few sweeps of alternating least
-squares, which fit the functions of one factor at a time. Sweeps are cheap and often sufficient, but alone they may need
+squares, which fit the functions of one factor at a time. Sweeps are cheap and often sufficient, but alone they may take
 hundreds where tens of steps suffice, and end in local optima more often. A step solves for all functions jointly.
 """
 
@@ -27,10 +27,10 @@ SWEEPS = 24
 DAMPINGS = (1e-14, 1e6)
 """Bounds on the damping; a problem that reaches the upper bound has converged."""
 MEMORY = 1 << 27
-"""Memory for derivatives, in bytes."""
+"""Memory budget for derivatives, in bytes."""
 
 Found = tuple[list[Tensor], Tensor]
-"""The functions `[problem, value, rank]` of every factor, and relative errors."""
+"""The functions `[problem, value, rank]` of every factor, and the relative errors."""
 
 
 def khatri_rao(factors: Sequence[Tensor]) -> Tensor:
@@ -76,7 +76,7 @@ class Problems:
         return Problems(self.shape, self.entries[places], self.counted)
 
     def unfolded(self, values: Tensor, *axes: int) -> Tensor:
-        """Unfold values along some factors: `[problem, combination of these, combination of the others]`."""
+        """Unfold values along some factors to `[problem, combination of these, combination of the others]`."""
         grid = values.unflatten(-1, self.shape).movedim([1 + axis for axis in axes], list(range(1, 1 + len(axes))))
         return grid.reshape(len(values), math.prod(self.shape[axis] for axis in axes), -1)
 
@@ -131,7 +131,7 @@ class Search:
 
     @property
     def parameters(self) -> int:
-        """Number of unknowns of a problem."""
+        """Number of unknowns per problem."""
         return self.rank * sum(self.shape)
 
     def _functions(self, flat: Tensor) -> list[Tensor]:
@@ -140,7 +140,7 @@ class Search:
         return [part.unflatten(-1, (size, self.rank)) for part, size in zip(parts, self.shape, strict=True)]
 
     def _singular(self, problems: Problems, drawn: Sequence[Tensor]) -> list[Tensor]:
-        """Leading singular vectors of every unfolding plus noise, or noise alone if there are too few."""
+        """Return the leading singular vectors of every unfolding plus noise, or noise alone if there are too few."""
         functions = []
         for axis, noise in enumerate(drawn):
             unfolded = problems.unfolded(problems.entries, axis)
@@ -150,7 +150,7 @@ class Search:
         return functions
 
     def _paired(self, problems: Problems, functions: Sequence[Tensor], *axes: int) -> Tensor:
-        """`[…, r, s]`: for each value of some factors, the sum over entries of products r times s of the others."""
+        """Return `[…, r, s]`: the sum over entries of products r times s of other factors, for each value of these."""
         rest = [own for k, own in enumerate(functions) if k not in axes]
         if problems.counted is None:
             ones = functions[0].new_ones(len(functions[0]), self.rank, self.rank)
@@ -161,7 +161,7 @@ class Search:
         return summed.unflatten(-1, (self.rank, self.rank)).unflatten(1, tuple(self.shape[axis] for axis in axes))
 
     def _normal(self, problems: Problems, functions: Sequence[Tensor]) -> Tensor:
-        """The lower triangle of JᵀJ, `[problem, parameter, parameter]`."""
+        """Return the lower triangle of JᵀJ, `[problem, parameter, parameter]`."""
         count, rank = len(functions[0]), self.rank
         normal = functions[0].new_zeros(count, self.parameters, self.parameters)
         begins = [rank * sum(self.shape[:k]) for k in range(len(self.shape))]
@@ -222,10 +222,10 @@ class Search:
 def swept(
     problems: Problems, functions: Sequence[Tensor], sweeps: int, tolerance: float
 ) -> tuple[list[Tensor], Tensor]:
-    """Return the functions after some sweeps, and which problems seem to have converged.
+    """Return the functions after several sweeps, and which problems appear to have converged.
 
     The gains from sweeps decay geometrically. A problem counts as converged if the extrapolated sum of its further
-    gains is below a fraction of its squared error. On a plateau this is wrong, but damped steps continue from there.
+    gains is below a fraction of its squared error. This is wrong on a plateau, but damped steps continue from there.
     """
     result = [own.clone() for own in functions]
     loss = problems.loss(result)
@@ -277,7 +277,7 @@ def _fitted(problems: Problems, functions: Sequence[Tensor], axis: int) -> Tenso
 
 
 def _root(normal: Tensor) -> Tensor:
-    """Cholesky factors of normal equations, with a small ridge to bound functions at values with few entries."""
+    """Return Cholesky factors of normal equations, with a small ridge to bound functions at values with few entries."""
     diagonal = normal.diagonal(dim1=-2, dim2=-1)
     mean = diagonal.flatten(1).mean(dim=-1)
     shift = 1e-6 * torch.where(mean > 0, mean, 1.0)

@@ -1,20 +1,20 @@
 """Linear separation of activations into blocks of coordinates, one per factor (Eq. 24), and its score.
 
-A *group* is a set of factors that act as one, whose values are the combinations of theirs; it may be a single factor.
+A *group* is a set of factors (possibly a single one) that acts as one factor, whose values are combinations of theirs.
 A held-out point is scored if every group's value there also occurs at a kept point. If points are missing, the mean for
 a value of one factor is confounded by the other factors, so `Design.effects` is the least-squares fit of a sum of one
 function per group, each with mean 0 over its values.
 
 Coordinates α·Uᵀ = [β₁(x₁), …, β_N(x_N)] with invertible U exist if and only if α is a sum of one function per factor
-whose values span subspaces that share no direction. Let C_i be the covariance of the contribution of factor i over its
-values, and W that of the residual. Whitened by S = Σ C_i + W, the C_i are then orthogonal projectors that sum to the
-identity, and the blocks are their ranges. In general we seek the rotation whose coordinates are best explained by one
-factor each, the maximum of Σ_k u_kᵀ C_b(k) u_k. For two factors this is Σ|eigenvalues of C₁ − C₂| plus a constant,
-attained by the eigenvectors; for more, the eigenvectors of Σ i·C_i are exact if the C_i are projectors; starting from
-the best ordering of factors, polar steps, which never lower the sum, lead to a (possibly local) optimum.
+and their values span subspaces that share no direction. Let C_i be the covariance of the contribution of factor i over
+its values, and W that of the residual. Whitened by S = Σ C_i + W, the C_i are then orthogonal projectors that sum to
+the identity, and the blocks are their ranges. In general we seek the rotation whose coordinates are best explained by
+one factor each, the maximum of Σ_k u_kᵀ C_b(k) u_k. For two factors this is Σ|eigenvalues of C₁ − C₂| plus a constant,
+attained by the eigenvectors; for more factors, the eigenvectors of Σ i·C_i are exact if the C_i are projectors. In
+general, polar steps, which never lower the sum, lead from the best ordering of factors to a (possibly local) optimum.
 
-Block i consists of the coordinates that factor i explains best. They are predicted at held-out points by the mean of
-the kept points with the same value of factor i; the score is the mean over coordinates of R² at the held-out points.
+Block i consists of the coordinates best explained by factor i. They are predicted at held-out points by the mean of the
+kept points with the same value of factor i; the score is the mean over coordinates of R² at the held-out points.
 
 Known answers: the effects of a sum of functions are these functions, even if points are missing; a random hold-out
 contains a fifth of the points and keeps every value.
@@ -35,9 +35,9 @@ from torch import Tensor
 from recombine.errors import InvalidValue
 
 UNKNOWN = -1
-"""Label of a value that no kept point has."""
+"""Label of a value that does not occur at any kept point."""
 RIDGE = 1e-9
-"""Ridge of the whitening, relative to the mean variance."""
+"""Ridge for whitening, relative to the mean variance."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,7 +45,7 @@ class Design:
     """Values of each group at the points of a grid, and which points are kept and scored."""
 
     labels: Tensor
-    """`[group, point]`: index of the group's value among its kept values, or −1."""
+    """`[group, point]`: index of the group's value among its kept values; −1 if it is not kept."""
     kept: Tensor
     """`[point]`."""
     scored: Tensor
@@ -86,7 +86,7 @@ class Design:
 
     @cached_property
     def effects(self) -> tuple[Tensor, ...]:
-        """For each group `[value, kept point]`: the operator for its function in the best sum of one per group."""
+        """For each group `[value, kept point]`: the operator for its function in the best-fitting sum over groups."""
         parts = torch.linalg.pinv(self._columns)[1:].split(self.counts)
         return tuple(own - own.mean(dim=0) for own in parts)
 
@@ -112,7 +112,7 @@ def cell_numbers(shape: Sequence[int], group: Sequence[int]) -> Tensor:
 
 
 def kept_points(shape: Sequence[int], held_out: Tensor | None, seed: int = 0) -> Tensor:
-    """Return the mask of points that are not held out (default: a random fifth is); it must include every value."""
+    """Return a mask of the points that are not held out (default: a random four fifths); it must cover every value."""
     factors = range(len(shape))
     single = torch.stack([cell_numbers(shape, (factor,)) for factor in factors])
     if held_out is None:
@@ -131,7 +131,7 @@ def kept_points(shape: Sequence[int], held_out: Tensor | None, seed: int = 0) ->
 
 
 def random_points(cells: Tensor, share: float, seed: int) -> Tensor:
-    """Select at most a fraction of the points at random, such that every cell `[group, point]` keeps a point."""
+    """Select at most a given fraction of the points at random, such that every cell `[group, point]` keeps a point."""
     order = torch.randperm(cells.shape[1], generator=torch.Generator().manual_seed(seed))
     budget = max(1, math.floor(share * len(order)))
     groups = [(own.tolist(), own.bincount().tolist()) for own in cells]
@@ -146,8 +146,10 @@ def random_points(cells: Tensor, share: float, seed: int) -> Tensor:
 
 
 def separate(coordinates: Tensor, design: Design) -> tuple[Tensor, Tensor]:
-    """Return the invertible map `[member, input, coordinate]` to blocks, fitted to the kept points, and the group
-    `[member, coordinate]` that explains each coordinate best."""
+    """Return an invertible map `[member, input, coordinate]` to blocks, and the blocks as `[member, coordinate]`.
+
+    The map is fitted to the kept points. A coordinate's block is the group that explains it best.
+    """
     factor, covariances = whitened_effects(coordinates[:, design.kept], design)
     rotation = best_rotation(covariances)
     block = explained_shares(covariances, rotation).argmax(dim=1)
@@ -192,7 +194,7 @@ def best_rotation(covariances: Tensor) -> Tensor:
 
 
 def polar_step(covariances: Tensor, rotation: Tensor) -> Tensor:
-    """Take a polar step, which returns a rotation whose coordinates are explained at least as well."""
+    """Take a polar step to a rotation whose coordinates are explained at least as well."""
     block = explained_shares(covariances, rotation).argmax(dim=1)
     images = covariances @ rotation[:, None]
     u, _, vh = torch.linalg.svd(of_block(images, block) + RIDGE * rotation, full_matrices=False)
@@ -200,7 +202,7 @@ def polar_step(covariances: Tensor, rotation: Tensor) -> Tensor:
 
 
 def explained_shares(covariances: Tensor, rotation: Tensor) -> Tensor:
-    """`[member, group, coordinate]`: fraction of each coordinate's variance that each group explains."""
+    """Return `[member, group, coordinate]`, the fraction of each coordinate's variance explained by each group."""
     return (rotation[:, None] * (covariances @ rotation[:, None])).sum(dim=-2)
 
 
@@ -213,17 +215,17 @@ def predicted(kept: Tensor, block: Tensor, design: Design, labels: Tensor) -> Te
 
 
 def of_block(values: Tensor, block: Tensor) -> Tensor:
-    """For each coordinate, return the entry for its group in `[member, group, …, coordinate]`."""
+    """Return, for each coordinate, the entry for its group in `[member, group, …, coordinate]`."""
     index = block.reshape(len(block), *[1] * (values.ndim - 2), -1)
     return values.gather(1, index.expand(-1, 1, *values.shape[2:]))[:, 0]
 
 
 def share_predicted(coordinates: Tensor, prediction: Tensor, design: Design) -> Tensor:
-    """Mean over coordinates of R² at the scored points, for each member."""
+    """Return R² at the scored points, averaged over coordinates, for each member."""
     centred = coordinates - coordinates[:, design.kept].mean(dim=1, keepdim=True)
     held_out = centred[:, design.scored].square().mean(dim=1)
     everywhere = centred.square().mean(dim=1)
-    # the variance at all points, if that at held-out points is less than a tenth of it
+    # use the variance at all points if that at held-out points is less than a tenth of it
     variance = torch.where(held_out < 0.1 * everywhere, everywhere, held_out)
     error = (coordinates[:, design.scored] - prediction).square().mean(dim=1)
     return (1 - error / variance).mean(dim=-1).nan_to_num(nan=-torch.inf)  # NaN if a flow diverged

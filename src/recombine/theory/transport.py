@@ -1,4 +1,4 @@
-"""How a network transports the distribution of factors (§3.4): does it remain a product, and does its hole stay open?
+"""How a network transports the distribution of factors (§3.4): is it still a product, and does its hole stay open?
 
 All metrics are functions of a Gram matrix over the grid's points (`projections.both_grams`), so they are invariant to
 rotations, shifts and scale.
@@ -7,8 +7,8 @@ Uniform factor values have a product distribution. Its image in a stage is a pro
 factor, if features are sums of single-factor functions (`additivity`): projections onto main effects are independent.
 
 Over kept points (those not held out), the factors are dependent, since some combinations are missing. `hole_dependence`
-measures this dependence in the stage: 0 if the kept points form a product, 1 for a diagonal. It changes along a network
-if main effects, which are computed over the whole grid, are stretched or merged; compare it with that of the factors.
+measures this dependence in the stage: 0 if the kept points form a product, 1 for a diagonal. It changes between stages
+if main effects, computed over the whole grid, are stretched or merged; compare it with that of the factors.
 
 `hole_geometry` measures how wide the hole is and whether anything else lies in it:
 
@@ -18,10 +18,10 @@ if main effects, which are computed over the whole grid, are stretched or merged
 - `misplaced`: whether the activation lies within half a step (the smallest non-zero u_i) of that of a distant kept
   point, which is more than twice as far away in factor space as the nearest kept point.
 
-Lengths are chords. A curved code has an openness below 1 even without collapse: a one-hot code, in which all values are
-equally far apart, has 1/d at a point d steps inside the hole. Compare stages with the input.
+Lengths are chords. A curved code has an openness below 1 even without collapse: a one-hot code, whose values are all
+equally far apart, has openness 1/d at a point d steps inside the hole. Compare stages with the input.
 
-Known answers: block codes have additivity 1, the delta kernel 2 / (N + 1) on N × N points; kept points that form a
+Known answers: block codes have additivity 1, and the delta kernel 2 / (N + 1) on N × N points; kept points that form a
 product (the whole grid, a box, a grid without some values) have dependence 0, a diagonal has 1. An isometric embedding
 has openness 1 and nothing misplaced, even if factors have different scales; held-out points that are mapped onto the
 hole's edge have openness 0; if mapped onto distant points, they are also misplaced.
@@ -45,7 +45,7 @@ ROUNDING = 1e-6
 
 
 def additivity(gram: Float[Tensor, "*member point point"], shape: tuple[int, ...]) -> Float[Tensor, "*member"]:
-    """Fraction of a stage's variance over the grid explained by a sum of single-factor functions; NaN if constant.
+    """Return the fraction of a stage's variance explained by a sum of single-factor functions; NaN if it is constant.
 
     >>> points = torch.cartesian_prod(torch.arange(3.0), torch.arange(3.0))
     >>> round(additivity(points @ points.T, (3, 3)).item(), 6)
@@ -63,7 +63,7 @@ def additivity(gram: Float[Tensor, "*member point point"], shape: tuple[int, ...
 def hole_dependence(
     gram: Float[Tensor, "*member point point"], shape: tuple[int, ...], held_out: Bool[Tensor, " point"]
 ) -> Float[Tensor, "*member"]:
-    """Distance correlation between the factors' main effects over kept points, averaged over pairs of factors.
+    """Return the distance correlation between the factors' main effects at kept points, averaged over pairs of factors.
 
     Pairs in which a factor has no main effect count as 0.
 
@@ -131,9 +131,9 @@ def hole_geometry(
 
 
 def _step_lengths(squared: Tensor, shape: tuple[int, ...], held_out: Tensor) -> Tensor:
-    """Median squared distance between activations of neighbours along each factor, using only kept points if possible.
+    """Return the median squared distance between neighbours' activations along each factor, at kept points if possible.
 
-    Otherwise, held-out points that collapse would shorten the unit in which their collapse is measured.
+    Held-out points that collapse would shorten the unit in which their collapse is measured.
     """
     indices = torch.arange(prod(shape)).reshape(shape)
     lengths = []
@@ -162,7 +162,7 @@ def _places(shape: tuple[int, ...]) -> Tensor:
 
 
 def _mean_square(gram: Tensor, shape: tuple[int, ...], inside: tuple[int, ...]) -> Tensor:
-    """Mean square over the grid of the features averaged over all factors outside a set."""
+    """Return the mean square, over the grid, of the features averaged over all factors not in the given subset."""
     paired = gram.unflatten(-1, shape).unflatten(-1 - len(shape), shape)
     rows = [chr(ord("a") + factor) for factor in range(len(shape))]
     columns = [name if factor in inside else name.upper() for factor, name in enumerate(rows)]
@@ -171,7 +171,7 @@ def _mean_square(gram: Tensor, shape: tuple[int, ...], inside: tuple[int, ...]) 
 
 
 def _correlation(first: Tensor, second: Tensor, floor: Tensor) -> Tensor:
-    """Distance correlation of doubly centred distances; 0 if either consists of rounding errors."""
+    """Return the distance correlation of doubly centred distances; 0 if either consists of rounding errors."""
     covariance = (first * second).mean(dim=(-2, -1)).clamp(min=0)
     variances = [own.square().mean(dim=(-2, -1)) for own in (first, second)]
     varies = (variances[0] > floor) & (variances[1] > floor)

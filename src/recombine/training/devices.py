@@ -47,7 +47,7 @@ def kernels_name(device: torch.device) -> str:
 
 @contextlib.contextmanager
 def arithmetic(precision: str, *, benchmark: bool = False) -> Iterator[None]:
-    """Set torch's global TF32 switches in this context.
+    """Set torch's global TF32 flags in this context.
 
     With `benchmark`, cuDNN times all its algorithms on every new shape, which pays off over many identical steps.
     """

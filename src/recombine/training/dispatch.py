@@ -1,6 +1,6 @@
-"""Forward passes of decoders on each device: the only module that knows both architectures and kernels.
+"""Forward passes of decoders on each device. Only this module depends on both architectures and kernels.
 
-Many members run at once on a GPU, one network at a time on a CPU. `FORWARDS` lists decoders that can run faster than
+A GPU runs many members at once, a CPU one network at a time. `FORWARDS` lists decoders that can run faster than
 their module; all others, including user-defined decoders, run their module, batched by `torch.func.vmap`. Entries do
 not apply to subclasses, which may build different networks. Tests compare every entry with the module.
 

@@ -1,8 +1,8 @@
-"""Ensembles: members of one architecture that train as one program, and their stacked state.
+"""Ensembles: members with the same architecture that train as one program, and their stacked state.
 
 Members may differ in seed, task data (training set and its size, hold-out, σ, polarity), learning rate, weight decay
-and the weights of loss terms. They share decoder, shapes, batch size, precision and betas. Each distinct example is on
-the device once; members index a shared table (`tables`).
+and the weights of loss terms. They share decoder, shapes, batch size, precision and betas. Each distinct example is
+stored on the device once; members index a shared table (`tables`).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ ABSENT = -1e9
 
 
 def program_of(spec: RunSpec) -> tuple[object, ...]:
-    """Return what members of one ensemble must have in common."""
+    """Return the settings that all members of an ensemble must share."""
     recipe = spec.recipe
     return (
         spec.decoder, spec.interface, spec.task.direction, recipe.batch, recipe.precision,
@@ -41,7 +41,7 @@ STACKED = ("weights", "mean", "square", "step", "alive", "buffers")
 
 @dataclass
 class State:
-    """Everything that changes while members train.
+    """The state of all members, which changes during training.
 
     Parameters
     ----------
@@ -198,8 +198,8 @@ class Ensemble:
     ) -> tuple[Loss, Float[Tensor, "member parameter"]]:
         """Return every member's loss and gradient; those of inactive members are arbitrary.
 
-        On a GPU all members run as one batch. On a CPU they run one by one, so that a member's bits do not depend on
-        the others; `benchmarks/ways.py` measures the cost of both.
+        On a GPU all members run as one batch. On a CPU they run one by one, so that a member's result is
+        bit-identical whatever the others are; `benchmarks/ways.py` measures the cost of both.
         """
         if self.batched:
             leaves = state.weights.detach().requires_grad_()
@@ -245,7 +245,7 @@ def group_by_rendering(specs: Sequence[RunSpec]) -> list[list[int]]:
 
 
 def _shared_rows(specs: Sequence[RunSpec]) -> tuple[list[DistinctExamples], list[Int[Tensor, " row"]]]:
-    """Return the distinct examples of all members, and each member's training set as rows of these."""
+    """Return the distinct examples of all members, and each member's training set as indices into them."""
     shared: list[DistinctExamples] = []
     tables: dict[int, Tensor] = {}
     offset = 0

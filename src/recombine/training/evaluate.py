@@ -1,4 +1,4 @@
-"""Errors and hits of a trained member over the factor grid.
+"""Errors and hits of a trained member on the factor grid.
 
 A grid of more than `EVALUATED` points is sampled, stratified by hold-out (`recombine.metrics.sampling`); scores then
 have standard errors. Points without an example are never evaluated. Examples that would not fit into memory are
@@ -139,7 +139,7 @@ def evaluate(
 
 
 def _hit(task: Task, outputs: Tensor, points: Tensor) -> Tensor:
-    """Return whether each output shows the right position; NaN for a task without positions."""
+    """Return whether each output shows the right position, or NaN for a task without positions."""
     if not task.position_factors:
         return torch.full((len(outputs),), torch.nan)
     axes = [task.grid.names.index(name) for name in task.position_factors]
@@ -161,7 +161,7 @@ def _read_code(task: Task, codes: Tensor) -> Tensor:
 
 
 def scores(evaluation: Evaluation) -> dict[str, float]:
-    """Return mean error, error relative to blank outputs, and accuracy on kept (`id`) and held-out (`ood`) points.
+    """Return mean error, error relative to blank outputs, and accuracy on held-out (`ood`) and all other (`id`) points.
 
     Parameters
     ----------

@@ -25,16 +25,16 @@ from recombine.training.tables import Batches, Window, batches_of
 LONGEST_SPAN = 256
 """Maximum number of steps between two yields."""
 SPAN_SECONDS = (0.25, 1.0)
-"""Spans grow if they take less than the first time, and shrink if they take more than the second."""
+"""Spans are lengthened if they take less than the first time, and shortened if they take more than the second."""
 GIB = 2**30
 PROBED = (1, 3)
-"""Sizes of the two ensembles whose memory is measured; their difference gives the cost of a member."""
+"""Sizes of the two ensembles whose memory is measured; the difference gives the memory per member."""
 SHARE = 0.85
 """Fraction of the memory to use; the rest is for library workspaces and fragmentation."""
 
 
 def fit(ensemble: Ensemble, state: State) -> Iterator[None]:
-    """Train all members to their last step, yielding now and then so that the caller can show progress, save or stop.
+    """Train all members to their last step, yielding periodically so that the caller can show progress, save or stop.
 
     Parameters
     ----------
@@ -130,7 +130,7 @@ class Stepper:
         self.cursor += 1
 
     def _batches(self, first: list[int], alive: list[bool], span: int) -> Batches:
-        """Return the next batches, prepared ahead if predicted correctly; move streamed examples to the device."""
+        """Return the next batches, reusing those prepared ahead if possible; move streamed examples to the device."""
         if isinstance(self.table, Window):
             batches = self.table.move(batches_of(self.ensemble.schedules, first, span))
             self.table.read_ahead(batches_of(self.ensemble.schedules, self._after(first, alive, span), span))
@@ -209,6 +209,6 @@ def _peak(specs: Sequence[RunSpec], device: torch.device) -> int:
     stepper = Stepper(ensemble, ensemble.initial())
     side.wait_stream(torch.cuda.current_stream())
     with arithmetic(ensemble.recipe.precision, benchmark=True), torch.cuda.stream(side):
-        stepper.step()  # without examples, which takes as much memory
+        stepper.step()  # with empty batches, which take as much memory
     torch.cuda.synchronize(device)
     return torch.cuda.max_memory_allocated(device) - before

@@ -53,7 +53,7 @@ class Loss(NamedTuple):
 
 
 class Objective:
-    """Weights and a batch of one member to its loss."""
+    """Computes the loss from members' weights and batches."""
 
     def __init__(self, spec: RunSpec, device: torch.device) -> None:
         module = spec.module().to(device)
@@ -70,7 +70,7 @@ class Objective:
         return Decoding(self.module, self.layout.unflatten(weights) | self.buffer_layout.unflatten(buffers))
 
     def fast_outputs(self, weights: Float[Tensor, " parameter"], inputs: Tensor) -> MemberOutputs | None:
-        """Outputs of one network by kernels, on a CPU in float32; None where there is no way but its module."""
+        """Return the outputs of one float32 network on a CPU, or None if the module has to be used."""
         strict = inputs.device.type == "cpu" and inputs.dtype == self.dtype == torch.float32
         return self.forwards.one(self.training, self.layout, weights, inputs) if self.forwards.one and strict else None
 

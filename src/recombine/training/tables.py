@@ -52,7 +52,7 @@ class Schedule:
         self._newest: tuple[range, Tensor] | None = None
 
     def _rows(self, epochs: range) -> Int[Tensor, "step batch"]:
-        """Return all batches in some epochs."""
+        """Return all batches of the given epochs."""
         if self._newest is None or self._newest[0] != epochs:
             count = len(self.table)
             orders = torch.empty(len(epochs), self.steps_per_epoch * self.batch, dtype=torch.int64)
@@ -74,7 +74,7 @@ class Schedule:
 
 
 def batches_of(schedules: list[Schedule], first: list[int], span: int) -> Batches:
-    """Return the next `span` batches of all members, starting from each member's own step."""
+    """Return the next `span` batches of all members, starting from each member's current step."""
     shape = (span, len(schedules), schedules[0].batch)
     first_rows = torch.stack([schedule.table[0] for schedule in schedules])  # a valid row for finished members
     batches = Batches(
@@ -110,7 +110,7 @@ class Resident:
 
 
 class Window:
-    """Examples of a few steps, in fixed buffers on the device."""
+    """Examples for a few steps, in fixed buffers on the device."""
 
     def __init__(self, distinct: Sequence[DistinctExamples], device: torch.device, per_step: int) -> None:
         self.distinct = distinct
@@ -124,7 +124,7 @@ class Window:
         self._ahead: tuple[Tensor, Future[tuple[Examples, Tensor]]] | None = None
 
     def move(self, batches: Batches) -> Batches:
-        """Load the examples of some steps into the window, and return the batches with row indices into it."""
+        """Load the examples of the given batches into the window, and return the batches with row indices into it."""
         ahead, self._ahead = self._ahead, None
         if ahead is not None and torch.equal(ahead[0], batches.rows):
             examples, rows = ahead[1].result()
@@ -139,7 +139,7 @@ class Window:
         self._ahead = batches.rows, self._reader.submit(self._read, batches.rows)
 
     def _read(self, rows: Int[Tensor, "step member batch"]) -> tuple[Examples, Int[Tensor, "step member batch"]]:
-        """Return the distinct examples among some rows, and the index of each row among them."""
+        """Return the distinct examples among the given rows, and the index of each row among them."""
         distinct, places = torch.unique(rows, return_inverse=True)
         parts = []
         for part, first, last in zip(self.distinct, self.starts[:-1], self.starts[1:], strict=True):

@@ -2,7 +2,7 @@
 
 The environment variable `CXX` sets the compiler, and `RECOMBINE_CACHE` a folder to use instead of `~/.cache/recombine`.
 The library runs with the user's rights, so folder and file must belong to the user and not be writable by others. If
-the build fails, a warning is written to standard error, once for a process and its children.
+the build fails, a warning is written to standard error once per process tree.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ NETWORK = POINTER(c_long)
 CHUNK = (c_long,) * 3
 """Range of images, and index of the chunk."""
 PLANES = (*(c_long,) * 4, *CHUNK)
-"""Channels in and out, rows and columns of images; and the chunk."""
+"""Input and output channels, rows and columns of images, and the chunk."""
 SIGNATURES: dict[str, tuple[Any, ...]] = {
     "sizes": (NETWORK, c_long, POINTER(c_long)),
     "prepare": (NETWORK, FLOATS, FLOATS),

@@ -111,7 +111,7 @@ void recombine_prepare(const long* numbers, const float* vector, float* prepared
     collect(vector + net.weight(last), prepared + net.prepared(last), net.channels, 9);
 }
 
-// Compute all stages and outputs of images begin … end - 1, whatever the index of their chunk.
+// Compute all stages and outputs of images begin … end - 1, regardless of the chunk index.
 void recombine_forward(const long* numbers, const float* vector, const float* prepared, const float* codes,
                        float* stages, float* output, long batch, long begin, long end, long) {
     const Network net(numbers);

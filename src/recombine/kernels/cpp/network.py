@@ -24,7 +24,7 @@ BLOCK = 16
 
 
 class _Sizes(NamedTuple):
-    """Number of elements of parameters, prepared weights, a batch's stages and a chunk's sums; and rows of an image."""
+    """Numbers of elements in parameters, prepared weights, a batch's stages and a chunk's sums; rows per image."""
 
     parameters: int
     prepared: int
@@ -78,7 +78,7 @@ class _Plan(NetworkShape):
 
 
 def takes(shapes: Shapes, batch: int, dtype: torch.dtype) -> bool:
-    """Return whether the kernels support a network: any in float32, since padding to whole blocks still pays off."""
+    """Return whether kernels support a network. All float32 networks are supported, since padding still pays off."""
     return dtype == torch.float32 and batch > 0
 
 

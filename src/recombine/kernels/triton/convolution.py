@@ -1,9 +1,9 @@
 """Convolutions of many members at once, as matrix products whose rows are gathered on the fly.
 
 Activations are `(member, batch, y, x, channel)` with a border of zeros one pixel wide around every image (`bordered`),
-so that a tap is a constant offset in memory and edges need no checks. Weights are `(member, tap, in, out)`, one matrix
-per tap of the kernel. There are two geometries: `same` (kernel 3, stride 1, padding 1) and `up` (kernel 4, stride 2,
-padding 1, twice the size). A tap connects an output pixel to an input pixel:
+so that a tap is a constant offset in memory and no bounds checks are needed. Weights are `(member, tap, in, out)`, one
+matrix per tap of the kernel. There are two geometries: `same` (kernel 3, stride 1, padding 1) and `up` (kernel 4,
+stride 2, padding 1, twice the size). A tap connects an output pixel to an input pixel:
 
 - same:  input = output + 1 − k, k = 0 … 2
 - up:    output = 2 · input + k − 1, k = 0 … 3; for a given output row, only every second k has an input
@@ -233,7 +233,7 @@ def precision(tensor: Tensor) -> str:
 
 
 def forward(x: Tensor, w: Tensor, bias: Tensor, up: bool) -> Tensor:
-    """Return the ReLU of a transposed convolution, with a border like its input."""
+    """Return the ReLU of a transposed convolution, bordered like its input."""
     members, images, height, width, channels = inner(x).shape
     scale, out = 2 if up else 1, w.shape[3]
     y = x.new_empty(members, images, scale * height + 2, scale * width + 2, out)

@@ -1,7 +1,7 @@
 """Convolutions with few channels for many members (kernel 3, padding 1), each with one pass over memory.
 
 Images are `(member, batch, channel, y, x)`, weights `(member, out, in, 3, 3)`. Tensor cores do not help here, and
-grouped convolutions of two channels in libraries are a hundred times slower than reading the arrays.
+libraries' grouped convolutions with two channels are a hundred times slower than reading the arrays.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def _convolved(
     x, w, bias, y, images, height, width, w_member, w_out, w_in,
     CI: tl.constexpr, CO: tl.constexpr, WIDE: tl.constexpr, BLOCK: tl.constexpr, BACK: tl.constexpr,
 ):  # fmt: skip
-    """Compute all output channels (padded to WIDE) for a block of pixels, or with BACK their input gradient."""
+    """Compute all output channels (padded to WIDE) for a block of pixels, or, with BACK, their input gradient."""
     member, size = tl.program_id(1).to(tl.int64), height * width
     row = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     inside = row < images * size

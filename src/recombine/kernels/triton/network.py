@@ -11,7 +11,7 @@ from recombine.kernels.shapes import NetworkShape, Shapes
 from recombine.kernels.triton import convolution, readout
 
 MAX_CHANNELS = 64
-"""Maximum number of channels in a tile; beyond that, the grouped convolutions of libraries are faster."""
+"""Maximum number of channels in a tile; above it, the grouped convolutions of libraries are faster."""
 
 
 def takes(shapes: Shapes, batch: int, dtype: torch.dtype) -> bool:

@@ -1,4 +1,4 @@
-"""The last convolution (to one channel) of many members, with kernel 3 and padding 1. It reads arrays only once.
+"""The last convolution (to one channel) of many members, with kernel 3 and padding 1. Arrays are read only once.
 
 Activations `(member, batch, y, x, channel)` have a border of zeros (see `convolution`); images `(member, batch, y, x)`
 have none. Weights are `(member, tap, channel)` with nine taps. Output pixel o depends on inputs o + k − 1.

@@ -1,4 +1,4 @@
-/** The state of the page, which the address stores: sharing the address shares the view. */
+/** The state of the page, which is stored in the address so that views can be shared. */
 
 import { clamped } from "./grid.js";
 
@@ -22,7 +22,7 @@ export function written({ at, decoder, beside, plane, stage, unit, snap }) {
 }
 
 /**
- * The state stored in an address; anything missing or invalid is taken from `state`.
+ * Returns the state stored in an address; missing or invalid fields are taken from `state`.
  * @param {string} text @param {State} state @param {PageData} data @returns {State}
  */
 export function parsed(text, state, { factors, models }) {

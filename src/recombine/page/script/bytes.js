@@ -23,7 +23,7 @@ export function fromHalf(bytes) {
   return numbers;
 }
 
-/** Numbers of any type, as float32; int16 and uint8 are quantised. @param {Uint8Array} bytes @param {Numbers} which */
+/** Reads numbers as float32; int16 and uint8 are quantised. @param {Uint8Array} bytes @param {Numbers} which */
 export function numbersOf(bytes, { type, start, length, scale = 1, low = 0, high = 0 }) {
   const own = bytes.slice(start, start + length);
   if (type === "float16") return fromHalf(own);

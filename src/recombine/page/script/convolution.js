@@ -3,8 +3,8 @@
 import { PANEL, packedSize } from "./kernel.js";
 
 /**
- * Sizes of a transposed convolution, whose input has `from` rows and columns and whose output has `to`. A convolution
- * is its transpose, from `to` to `from`. Channels are counted per group. A batch is stored channel by channel.
+ * Sizes of a transposed convolution, whose input and output have `from` and `to` rows and columns. A convolution is its
+ * transpose, from `to` to `from`. Channels are counted per group. A batch is stored channel by channel.
  * @typedef {{batch: number, groups: number, inputs: number, outputs: number, from: number[], to: number[],
  *   kernel: number[], stride: number[], padding: number[], dilation: number[]}} Sizes
  */
@@ -15,7 +15,7 @@ function productSize({ outputs, kernel, batch, from }) {
 }
 
 /**
- * Floats of working memory that a convolution needs: the packed factor, and the product with its scratch.
+ * Returns the working memory of a convolution in floats: for the packed matrix, and for the product with its scratch.
  * @param {Sizes} s @param {boolean} transposed
  */
 export function workingSizes(s, transposed) {
@@ -24,13 +24,13 @@ export function workingSizes(s, transposed) {
 }
 
 /**
- * Adds the convolution of one group to an output that holds the bias, given the places of image, weights, output and
- * working memory.
+ * Adds the convolution of one group to an output that contains the bias, given the addresses of the image, weights,
+ * output and working memory.
  * @typedef {(kernel: Kernel, image: number, weight: number, output: number, packed: number, products: number,
  *   s: Sizes) => void} Convolve
  */
 
-/** A convolution: patches of pixels are columns of a matrix. @type {Convolve} */
+/** A convolution, with patches of pixels as the columns of a matrix. @type {Convolve} */
 export const convolve = (kernel, image, weight, output, packed, patches, s) => {
   const [rows, pixels] = productSize(s);
   kernel.heap.fill(0, patches, patches + rows * pixels); // the padding, which shiftRows skips
@@ -40,7 +40,7 @@ export const convolve = (kernel, image, weight, output, packed, patches, s) => {
 };
 
 /**
- * A transposed convolution's weights, (channel in, channel out, y, x), in the order of its product:
+ * Reorders a transposed convolution's weights, (channel in, channel out, y, x), as required by its product:
  * (group, channel out × tap, channel in). @param {Float32Array} weight @param {Sizes} s
  */
 export function turned(weight, s) {
@@ -70,7 +70,7 @@ export const convolveTransposed = (kernel, image, weight, output, packed, produc
 
 /**
  * Adds the rows of a transposed convolution's product to its output, each shifted by its tap; or, if `back`, gathers
- * the product's gradient from the output's, leaving entries that fall outside as they are.
+ * the product's gradient from that of the output, leaving entries outside the output unchanged.
  * @param {Kernel} kernel @param {number} products @param {number} output @param {Sizes} s @param {boolean} back
  */
 export function shiftRows(kernel, products, output, s, back) {

@@ -1,4 +1,4 @@
-/** A decoder: its outputs, computed or from a table; the true outputs; and the nearest training images. */
+/** A decoder: its outputs (computed or from a table), the true outputs, and the nearest training images. */
 
 import { numbersOf } from "./bytes.js";
 import { CODES, gridSize, nearestPoint, positionsOf, valueAt } from "./grid.js";
@@ -17,13 +17,13 @@ export class Decoder {
     this.bytes = bytes;
     this.kernel = kernel;
     this.held = bytes.subarray(data.held.start, data.held.start + data.held.length);
-    /** Which points have a true output; null if all do. */
+    /** Mask of the points with a true output; null if all points have one. */
     this.present = data.present && bytes.subarray(data.present.start, data.present.start + data.present.length);
     this.hasHoldout = this.held.some((bits) => bits > 0);
     this.pixels = data.image[0] * data.image[1] * data.image[2];
   }
 
-  /** The program, created when it is first needed. */
+  /** The program, created on first use. */
   get program() {
     if (!this.#program && this.data.program) {
       this.#program = new Program(this.data.program, this.bytes, this.kernel);
@@ -37,7 +37,7 @@ export class Decoder {
     return this.#row(/** @type {Numbers} */ (this.data.table), nearestPoint(this.factors, positions));
   }
 
-  /** The largest difference from torch's outputs at the probe points, relative to the largest output, or to 1. */
+  /** Returns the largest difference from torch's outputs at the probe points, relative to the largest output or 1. */
   mismatch() {
     const { probes } = this.data;
     if (!probes) return 0;
@@ -54,12 +54,12 @@ export class Decoder {
     return this.factors.flatMap((factor, k) => CODES[codes[k].kind](positions[k], factor, codes[k]));
   }
 
-  /** Whether codes have a block per factor, so that a factor can be replaced by its mean code. */
+  /** Whether codes have one block per factor, so that a factor's code can be replaced by its mean. */
   get hasHalves() {
     return Boolean(this.program && this.data.sizes && this.factors.length > 1);
   }
 
-  /** The output with all other factors at their mean code. @param {number[]} positions @param {number} factor */
+  /** Computes the output with mean codes for all other factors. @param {number[]} positions @param {number} factor */
   half(positions, factor) {
     const { mean, sizes } = this.data;
     if (!this.program || !mean || !sizes) throw new Error("codes have no blocks");
@@ -69,7 +69,7 @@ export class Decoder {
     return this.program.run(mixed).slice();
   }
 
-  /** The halves superposed on the background. @param {Float32Array[]} halves */
+  /** Returns the halves superposed on the background. @param {Float32Array[]} halves */
   superposed(halves) {
     const { background } = this.data;
     return halves[0].map((_, k) => halves.reduce((sum, half) => sum + half[k] - background, background));
@@ -92,7 +92,7 @@ export class Decoder {
   }
 
   /**
-   * The training points whose true outputs are nearest to an output, nearest first.
+   * Returns the training points whose true outputs are nearest to an output, nearest first.
    * @param {Float32Array} output @param {number} count
    */
   nearest(output, count) {
@@ -138,7 +138,7 @@ export class Decoder {
   }
 }
 
-/** A point's bit of a mask, lowest bit first. @param {Uint8Array} bits @param {number} point */
+/** Returns a point's bit in a mask, lowest bit first. @param {Uint8Array} bits @param {number} point */
 function isMarked(bits, point) {
   return ((bits[point >> 3] >> (point & 7)) & 1) === 1;
 }

@@ -3,7 +3,7 @@
  * with the last factor varying fastest.
  */
 
-/** A value, interpolated linearly between grid values. @param {Factor} factor @param {number} position */
+/** Returns a value, interpolated linearly between grid values. @param {Factor} factor @param {number} position */
 export function valueAt(factor, position) {
   if (!factor.given) {
     const steps = Math.max(1, factor.count - 1);
@@ -14,7 +14,7 @@ export function valueAt(factor, position) {
   return factor.given[below] + (next - factor.given[below]) * (position - below);
 }
 
-/** A value with as many digits as the grid step needs. @param {Factor} factor @param {number} position */
+/** Formats a value with as many digits as the grid step requires. @param {Factor} factor @param {number} position */
 export function valueText(factor, position) {
   const label = factor.labels?.[Math.round(position)];
   if (label !== undefined) return shortened(label, 24);
@@ -34,12 +34,12 @@ export function clamped(factor, position) {
   return Math.max(0, Math.min(factor.count - 1, position));
 }
 
-/** The index of the nearest grid point. @param {Factor[]} factors @param {number[]} positions */
+/** Returns the index of the nearest grid point. @param {Factor[]} factors @param {number[]} positions */
 export function nearestPoint(factors, positions) {
   return factors.reduce((flat, factor, k) => flat * factor.count + Math.round(clamped(factor, positions[k])), 0);
 }
 
-/** Positions of a grid point. @param {Factor[]} factors @param {number} point @returns {number[]} */
+/** Returns the positions of a grid point. @param {Factor[]} factors @param {number} point @returns {number[]} */
 export function positionsOf(factors, point) {
   const positions = new Array(factors.length).fill(0);
   for (let k = factors.length - 1; k >= 0; k -= 1) {
@@ -54,12 +54,12 @@ export function gridSize(factors) {
   return factors.reduce((size, factor) => size * factor.count, 1);
 }
 
-/** Points across and down a plane, which may be a single factor. @param {Factor[]} factors @param {number[]} plane */
+/** Counts points across and down a plane of one or two factors. @param {Factor[]} factors @param {number[]} plane */
 export function planeCounts(factors, [across, down]) {
   return [factors[across].count, across === down ? 1 : factors[down].count];
 }
 
-/** Positions on a plane. @param {number[]} at @param {number[]} plane @param {number} i @param {number} j */
+/** Returns positions on a plane. @param {number[]} at @param {number[]} plane @param {number} i @param {number} j */
 export function onPlane(at, [across, down], i, j) {
   const point = at.slice();
   point[across] = i;
@@ -68,7 +68,7 @@ export function onPlane(at, [across, down], i, j) {
 }
 
 /**
- * The vertices, in grid steps, of a path from corner to corner through the centre of the held-out points, and back.
+ * Returns the vertices, in grid steps, of a closed path through all corners and the centre of the held-out points.
  * @param {Factor[]} factors @param {number[]} positions @param {[number, number]} plane
  * @param {(positions: number[]) => boolean} isHeld @returns {[number, number][]}
  */

@@ -1,12 +1,12 @@
 /**
- * The compiled matrix product, and the memory that it shares with the script.
+ * The compiled matrix product and the memory that it shares with the script.
  *
- * The right factor is packed in panels of eight columns: a panel holds, for each row, its eight numbers side by side,
- * so that the product reads memory in order. Columns beyond the last are ignored. Addresses and strides are in floats.
+ * The right-hand matrix is packed into panels of eight columns. A panel stores the eight numbers of each row side by
+ * side, so that memory is read in order. Columns beyond the last are ignored. Addresses and strides are in floats.
  */
 
 export const PANEL = 8;
-const PAGE = 65536; // bytes in a page of WebAssembly memory
+const PAGE = 65536; // bytes per page of WebAssembly memory
 
 /** @param {number} count */
 function rounded(count) {
@@ -15,7 +15,7 @@ function rounded(count) {
 
 /** An allocator. Addresses are multiples of eight floats. */
 export class Arena {
-  /** Free ranges [start, end), in order. @type {[number, number][]} */
+  /** Free ranges [start, end) in increasing order. @type {[number, number][]} */
   free = [];
   /** End of the memory used so far. */
   top = 8;
@@ -73,7 +73,7 @@ export class Kernel {
   }
 
   /**
-   * C += A B for a contiguous C and a packed B. The last columns, fewer than a panel, go through `scratch`, which has
+   * Computes C += A B for a contiguous C and a packed B. Any incomplete last panel is computed in `scratch`, which has
    * eight floats per row. @param {number} a @param {number} b @param {number} c @param {number} rows
    * @param {number} depth @param {number} columns @param {number} scratch
    */

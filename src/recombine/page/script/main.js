@@ -1,4 +1,4 @@
-/** The explorer page: its controls, its state, and the scheduling of its drawing. */
+/** The explorer page: its controls, state and scheduling of drawing tasks. */
 
 import { initialState, parsed, written } from "./address.js";
 import { decoded, inflated } from "./bytes.js";
@@ -10,8 +10,8 @@ import { Side } from "./side.js";
 import { Background } from "./survey.js";
 import { Switches } from "./switches.js";
 
-const BUDGET = 16; // milliseconds from the start of a frame within which details may begin
-const PATIENCE = 6; // one in this many frames draws a detail even if the frame is late
+const BUDGET = 16; // milliseconds after the start of a frame during which drawing of details may start
+const PATIENCE = 6; // every this many frames, a detail is drawn even if the frame is late
 const PACE = 7; // grid steps per second along the path
 const QUIET = 350; // milliseconds without a change before the address and the announcement are updated
 
@@ -20,7 +20,7 @@ function byId(id) {
   return document.getElementById(id);
 }
 
-/** A list rotated by some places. @template T @param {T[]} list @param {number} by */
+/** Returns a list rotated by some positions. @template T @param {T[]} list @param {number} by */
 function rotated(list, by) {
   const place = by % (list.length || 1);
   return [...list.slice(place), ...list.slice(0, place)];
@@ -36,11 +36,11 @@ class Explorer {
   /** Distance along the path, in grid steps; null while it is not playing. @type {number | null} */
   #gone = null;
   #clock = 0;
-  #frames = 0; // in which something had changed
+  #frames = 0; // number of frames in which something had changed
   #touched = 0; // time of the last change
   #viewsChanged = true;
 
-  /** @param {Uint8Array} bytes that the page's data refer to */
+  /** @param {Uint8Array} bytes to which the page's data refer */
   constructor(bytes) {
     /** @type {PageData} */
     this.data = JSON.parse(byId("data").textContent);
@@ -103,7 +103,7 @@ class Explorer {
       const unit = byId("unit").valueAsNumber;
       this.set({ unit: Number.isInteger(unit) && unit >= 0 ? unit : -1 });
     });
-    // choosing the other axis's factor swaps the two
+    // choosing the factor of the other axis swaps the two
     choose("across", (k) => ({ plane: [k, this.state.plane[k === this.state.plane[1] ? 0 : 1]] }));
     choose("down", (k) => ({ plane: [this.state.plane[k === this.state.plane[0] ? 1 : 0], k] }));
     byId("snap").addEventListener("change", () => this.set({ snap: byId("snap").checked }));
@@ -137,7 +137,7 @@ class Explorer {
     select.replaceChildren(...names.map((name) => element("option", "", shortened(name, 80))));
   }
 
-  /** Creates the columns of the selected decoders, unless they are already there. */
+  /** Creates the columns for the selected decoders unless they already exist. */
   #rebuild() {
     const shown = [this.state.decoder, ...(this.state.beside >= 0 ? [this.state.beside] : [])];
     const decoders = shown.map((number) => this.decoders[number]);
@@ -201,7 +201,7 @@ class Explorer {
     try {
       history.replaceState(null, "", address);
     } catch {
-      // A frame in a notebook has no address that it may change.
+      // A frame in a notebook is not allowed to change its address.
     }
     const point = factors.map((factor, k) => `${factor.name.slice(0, 60)} ${valueText(factor, this.state.at[k])}`);
     const errors = this.sides.map((side) => `${side.decoder.data.name.slice(0, 60)}: ${side.numbers.textContent}`);
@@ -214,14 +214,14 @@ class Explorer {
     this.#request();
   }
 
-  /** Redraws the views over the plane at the next frame, and computes what is missing in the background. */
+  /** Redraws the views of the plane at the next frame, and computes missing points in the background. */
   #refreshViews() {
     this.#viewsChanged = true;
     this.#request();
     this.background.wake();
   }
 
-  /** The first visible survey that is not complete. */
+  /** Returns the first visible survey that is incomplete. */
   #unfinished() {
     for (const { views } of this.sides) {
       const survey = views?.visible ? views.survey(this.state) : null;
@@ -252,7 +252,7 @@ class Explorer {
     if (this.#tasks.length || this.#gone !== null) this.#request();
   }
 
-  /** Draws one side, taking turns, and queues the other sides and the details for when there is time. */
+  /** Draws one side (sides take turns) and queues the other sides and the details for later. */
   #draw() {
     this.#changed = false;
     this.#frames += 1;
@@ -269,7 +269,7 @@ class Explorer {
     return pathThrough(this.data.factors, this.state.at, this.state.plane, (at) => decoder.isHeldOut(at));
   }
 
-  /** Starts or stops; with reduced motion, takes one step. */
+  /** Starts or stops playing the path; with reduced motion, takes one step. */
   play() {
     if (this.calm.matches) {
       this.#gone ??= 0;

@@ -1,8 +1,8 @@
 /** The operations of a program, except products and convolutions. `heap` holds all values. */
 
 /**
- * The error function, to about 1e-7, by a series or a continued fraction: Abramowitz and Stegun's 7.1.26, the usual
- * approximation, is not accurate enough.
+ * Computes the error function to about 1e-7 with a series or a continued fraction; the usual approximation (Abramowitz
+ * and Stegun 7.1.26) is not accurate enough.
  * @param {number} x
  */
 export function erf(x) {
@@ -102,7 +102,7 @@ function squares(heap, from, n) {
 }
 
 /**
- * A reduction; the `reduce` of typed arrays is six times slower.
+ * Computes a reduction; the `reduce` method of typed arrays is six times slower.
  * @param {Float32Array} heap @param {number} from @param {number} n @param {number} result
  * @param {(result: number, x: number) => number} f
  */

@@ -1,4 +1,4 @@
-/** HTML elements, and drawing of arrays and charts on canvases. */
+/** HTML elements, and functions that draw arrays and charts on canvases. */
 
 const GAP = 1;
 
@@ -8,7 +8,7 @@ export function grey(share) {
   return [level, level, level];
 }
 
-/** Blue below the middle, white there, red above. @param {number} share 0 … 1 @returns {[number, number, number]} */
+/** Blue (low) to white (middle) to red (high). @param {number} share 0 … 1 @returns {[number, number, number]} */
 export function diverging(share) {
   const t = Math.max(-1, Math.min(1, 2 * share - 1));
   const end = t < 0 ? [33, 102, 172] : [178, 24, 43];
@@ -37,7 +37,7 @@ function stepOf(share) {
 }
 
 /**
- * Draws an image of (channels, rows, columns); three channels are drawn as colours, any other number side by side.
+ * Draws an image of (channels, rows, columns), in colour if it has three channels, else with channels side by side.
  * @param {Canvas} canvas @param {ArrayLike<number>} numbers @param {[number, number, number]} shape
  * @param {number} low @param {number} high @param {Colours} colour
  */
@@ -56,7 +56,7 @@ export function drawImage(canvas, numbers, [channels, rows, columns], low, high,
 }
 
 /**
- * Draws many small maps as tiles; `shape` and `strides` are of maps, rows and columns.
+ * Draws many small maps as tiles; `shape` and `strides` refer to maps, rows and columns.
  * @param {Canvas} canvas @param {ArrayLike<number>} numbers @param {number[]} shape @param {number[]} strides
  * @param {number} low @param {number} high @param {Colours} colour
  */
@@ -114,7 +114,7 @@ function blank(canvas, rows, columns) {
 
 /**
  * Clears a canvas, at the resolution of the screen, and returns its context, size and the page's colours.
- * @param {Canvas} canvas @param {number} [aspect] width over height, unless the style sheet sets it
+ * @param {Canvas} canvas @param {number} [aspect] width divided by height, unless set by the style sheet
  */
 export function penOf(canvas, aspect) {
   const scale = window.devicePixelRatio || 1;
@@ -128,7 +128,7 @@ export function penOf(canvas, aspect) {
 }
 
 /**
- * Strokes a path in one colour over a wider one, so that it is visible on dark and light backgrounds.
+ * Strokes a path in one colour on top of a wider stroke in another, so that it is visible on any background.
  * @param {Pen} pen @param {string} under @param {string} over @param {number} [width]
  */
 export function twice(pen, under, over, width = 1.5) {
@@ -155,7 +155,7 @@ export function mark(pen, x, y, radius, inside, around) {
 }
 
 /**
- * Draws a line chart with ticks on the left and labels below its ends; colours are names of CSS variables.
+ * Draws a line chart with ticks on the left and labels below both ends; colours are given as names of CSS variables.
  * @param {Canvas} canvas
  * @param {{end: number, low: number, high: number, ticks: [number, string][], words: [string, string],
  *   logarithmic?: boolean, shaded?: [number, number][], aspect?: number}} frame whose x axis is 0 … end
@@ -195,7 +195,7 @@ export function drawChart(canvas, { end, low, high, ticks, words, logarithmic, s
 }
 
 /**
- * Makes a path of the boundary between marked cells of a grid, such as held-out ones, and the others.
+ * Creates a path along the boundary between marked cells of a grid, such as held-out cells, and all others.
  * @param {Pen} pen @param {number} columns @param {number} rows @param {number} dx width of a cell @param {number} dy
  * @param {(column: number, row: number) => boolean} isMarked
  */
@@ -220,7 +220,7 @@ export function element(tag, name = "", text = "") {
   return made;
 }
 
-/** A function that draws once at the next frame, however often it is called. @param {(time: number) => void} draw */
+/** Returns a function that draws at most once, at the next frame. @param {(time: number) => void} draw */
 export function atNextFrame(draw) {
   let waiting = false;
   return () => {

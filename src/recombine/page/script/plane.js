@@ -1,4 +1,4 @@
-/** The plane of two factors, on which the point is dragged or moved by keys; held-out points are shaded. */
+/** The plane of two factors, on which the point is moved with the pointer or keyboard; held-out points are shaded. */
 
 import { onPlane, planeCounts, shortened } from "./grid.js";
 import { mark, penOf } from "./pictures.js";
@@ -17,7 +17,7 @@ export class Plane {
   /**
    * @param {Canvas} canvas
    * @param {(across: number, down: number) => void} moved called with new positions of the two factors
-   * @param {(across: number, down: number) => void} stepped called with changes of their positions
+   * @param {(across: number, down: number) => void} stepped called with changes in their positions
    */
   constructor(canvas, moved, stepped) {
     this.canvas = canvas;
@@ -36,7 +36,7 @@ export class Plane {
     canvas.addEventListener("keydown", (event) => this.#key(event));
   }
 
-  /** Grid points along both axes. */
+  /** Returns the number of grid points along each axis. */
   #counts() {
     return this.view ? planeCounts(this.view.decoder.factors, this.view.plane) : [1, 1];
   }

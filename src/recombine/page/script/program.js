@@ -1,6 +1,6 @@
 /**
- * A compiled program: every value has an address in one memory, reused once the value is no longer needed, and every
- * operation is a function without arguments.
+ * A compiled program: every value has an address in one memory, which is reused once the value is no longer needed, and
+ * every operation is a function without arguments.
  */
 
 import { numbersOf } from "./bytes.js";
@@ -14,7 +14,7 @@ export class Program {
     this.data = data;
     /** Address of every value. @type {number[]} */
     this.places = new Array(data.shapes.length).fill(-1);
-    /** Number of runs so far: the values of stages are those of the last one. */
+    /** Number of runs so far; stages hold their values from the last run. */
     this.runs = 0;
     /** Number of steps after which each value is known. @type {number[]} */
     this.counts = new Array(data.shapes.length).fill(0);
@@ -34,13 +34,13 @@ export class Program {
     for (const prepare of this.preparations) prepare();
   }
 
-  /** The output for an input, valid until the next run. @param {ArrayLike<number>} input @returns {Float32Array} */
+  /** Computes the output, valid until the next run. @param {ArrayLike<number>} input @returns {Float32Array} */
   run(input) {
     return this.upTo(this.data.output, input, this.steps.length);
   }
 
   /**
-   * A stage's value for an input, without running later steps; valid until the next run.
+   * Returns a stage's value for an input without running later steps; valid until the next run.
    * @param {number} number @param {ArrayLike<number>} input @param {number} count of steps
    */
   upTo(number, input, count = this.counts[number]) {
@@ -50,7 +50,7 @@ export class Program {
     return this.value(number);
   }
 
-  /** The output or a stage, as the last run left it. @param {number} number */
+  /** Returns the value of the output or a stage from the last run. @param {number} number */
   value(number) {
     const start = this.places[number];
     return this.heap.subarray(start, start + volume(this.data.shapes[number]));
@@ -82,7 +82,7 @@ export class Program {
     return steps;
   }
 
-  /** The step of an operation; its working memory is free again for the next one. @param {Operation} o */
+  /** Returns the step for an operation; its working memory can be reused by the next step. @param {Operation} o */
   #step(o) {
     const shapes = o.inputs.map((number) => this.data.shapes[number]);
     const shape = this.data.shapes[o.output];
@@ -139,7 +139,7 @@ export class Program {
     const sizes = workingSizes(s, o.transposed);
     const [packed, scratch] = sizes.map((size) => this.arena.take(size));
     [packed, scratch].forEach((place, k) => this.arena.give(place, sizes[k]));
-    if (o.transposed) { // its weights are a constant that nothing else uses
+    if (o.transposed) { // its weights are a constant not used elsewhere
       const weight = () => this.value(o.inputs[1]);
       this.preparations.push(() => weight().set(turned(weight(), s)));
     }

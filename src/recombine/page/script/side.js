@@ -1,4 +1,4 @@
-/** One decoder's column: output, truth, error, superposed halves, nearest training images, activity of a stage. */
+/** One decoder's column: output, ground truth, error, superposed halves, nearest training images, stage activity. */
 
 import { nearestPoint, positionsOf, valueText } from "./grid.js";
 import { Picture, diverging, drawImage, drawStage, element } from "./pictures.js";
@@ -10,7 +10,7 @@ const TOLERANCE = 1e-4; // largest acceptable difference from torch's outputs
 export class Side {
   /** The position for which each half was computed. @type {(number | null)[]} */
   #halfAt = [];
-  /** Which run of the program computed the output shown. */
+  /** The program run that computed the output shown. */
   #run = 0;
   /** @type {Float32Array[]} */
   #halves = [];
@@ -28,18 +28,18 @@ export class Side {
     const notes = wrong <= TOLERANCE ? data.notes : [...data.notes, warning];
     this.root.append(this.heading, this.numbers, ...notes.map((note) => element("p", "note", note)));
     this.output = new Picture("output");
-    this.truth = new Picture("truth");
-    this.difference = new Picture("output − truth");
+    this.truth = new Picture("ground truth");
+    this.difference = new Picture("output − ground truth");
     this.#row("", data.truth ? [this.output, this.truth, this.difference] : [this.output]);
     this.halves = factors.map((factor) => new Picture(`D(${factor.name})`));
     this.sum = new Picture("their sum");
     if (decoder.hasHalves) {
       const title = factors.length === 2 ? "Two superposed halves" : "Superposed parts";
-      const text = "The output for one factor, with every other factor at its mean code over the training set.";
+      const text = "The output for one factor, with every other factor's code replaced by its training-set mean.";
       this.#row(title, [...this.halves, this.sum], text);
     }
     this.memories = Array.from({ length: data.truth ? MEMORIES : 0 }, () => new Picture("training image"));
-    const text = "Training images most similar to the output.";
+    const text = "The training images most similar to the output.";
     if (data.truth) this.#row("Nearest training images", this.memories, text);
     this.stage = new Picture("activity of a stage");
     this.stage.figure.classList.add("wide");
@@ -66,7 +66,7 @@ export class Side {
     this.root.append(row);
   }
 
-  /** Runs the decoder and draws its output, the truth and their difference. @param {number[]} at */
+  /** Runs the decoder and draws its output, the ground truth and their difference. @param {number[]} at */
   draw(at) {
     const { decoder } = this;
     const { image, low, high } = decoder.data;
@@ -81,7 +81,7 @@ export class Side {
       const difference = output.map((number, k) => number - truth[k]);
       drawImage(this.difference.canvas, difference, image, -span, span, diverging);
       const between = at.some((position) => Math.abs(position - Math.round(position)) > 1e-6);
-      this.truth.caption(between ? "truth at the nearest grid point" : "truth");
+      this.truth.caption(between ? "ground truth at the nearest grid point" : "ground truth");
     } else if (decoder.data.truth) {
       drawImage(this.truth.canvas, output.map(() => low), image, low, high);
       drawImage(this.difference.canvas, output.map(() => 0), image, -1, 1, diverging);
@@ -96,7 +96,7 @@ export class Side {
     this.root.classList.toggle("outside", decoder.isHeldOut(at));
   }
 
-  /** Draws a stage, after another run if the last one was not this. @param {number[]} at @param {number} stage */
+  /** Draws a stage, rerunning the decoder if it was overwritten. @param {number[]} at @param {number} stage */
   #drawStage(at, stage) {
     const { program, data } = this.decoder;
     if (!program || !data.program) return;
@@ -110,7 +110,7 @@ export class Side {
     this.stage.caption(`${own.name}: ${what}; blue is below 0, red above`);
   }
 
-  /** The slower drawing, as tasks, if something has changed. @param {number[]} at @param {number} stage */
+  /** Returns the slower drawing tasks for anything that has changed. @param {number[]} at @param {number} stage */
   details(at, stage) {
     const { decoder } = this;
     /** @type {(() => void)[]} */
@@ -135,7 +135,7 @@ export class Side {
     if (Object.keys(this.#halves).length < factors.length) return;
     const sum = this.decoder.superposed(this.#halves);
     const most = sum.reduce((largest, x) => Math.max(largest, Math.abs(x - background)), 0);
-    // a faint picture is made brighter, since its shape matters, not its amplitude
+    // faint pictures are brightened, since their shape matters rather than their amplitude
     const gain = most > 1e-4 * (high - low) ? Math.max(1, (0.9 * (high - low)) / most) : 1;
     const drawn = [...this.#halves, sum].map((part) => part.map((x) => background + gain * (x - background)));
     drawn.forEach((part, k) => drawImage((this.halves[k] ?? this.sum).canvas, part, image, low, high));

@@ -1,9 +1,9 @@
 /**
- * A stage over a plane of the grid: its metric and its units' activity at every point, computed point by point while
- * the page is idle.
+ * A stage on a plane of the grid: its metric and its units' activity at every point, computed point by point while the
+ * page is idle.
  *
- * The metric is the pull-back over two factors, g = JᵀJ (Eq. 5), with the volume element √det g (Eq. 6). J is computed
- * by central differences between neighbouring grid points, one-sided at the ends, in units of factor values, as in
+ * The metric is the pull-back to two factors, g = JᵀJ (Eq. 5), with the volume element √det g (Eq. 6). J is computed by
+ * central differences between neighbouring grid points (one-sided at the ends), in units of factor values, as in
  * `recombine.metrics.finite_difference_metric`.
  */
 
@@ -13,11 +13,11 @@ import { clamped, onPlane, valueAt } from "./grid.js";
 
 const LARGEST_PLANE = 4096; // points
 const MOST_NUMBERS = 2 ** 23; // floats kept per survey
-const MOST_SURVEYS = 4; // kept for all decoders together
+const MOST_SURVEYS = 4; // number of surveys kept across all decoders
 
-const FLOOR = 1e-8; // lower bound of volume elements, as in `recombine.metrics.volume_statistics`
+const FLOOR = 1e-8; // lower bound for volume elements, as in `recombine.metrics.volume_statistics`
 
-/** A position's neighbours, and the difference of their values. @param {Factor} factor @param {number} position */
+/** Returns the neighbours and the difference between their values. @param {Factor} factor @param {number} position */
 export function neighbours(factor, position) {
   const behind = Math.max(0, position - 1);
   const ahead = Math.min(factor.count - 1, position + 1);
@@ -25,7 +25,7 @@ export function neighbours(factor, position) {
 }
 
 /**
- * g from the activations behind and ahead along both factors, and the widths between them.
+ * Computes g from the activations behind and ahead along both factors, and the distances between them.
  * @param {[Float32Array, Float32Array, number]} across @param {[Float32Array, Float32Array, number]} down
  * @returns {Metric}
  */
@@ -41,14 +41,14 @@ export function metricOf([left, right, wide], [above, below, tall]) {
   return [xx / (wide * wide), xy / (wide * tall), yy / (tall * tall)];
 }
 
-/** log10 of the volume element, floored. @param {Metric} metric @param {boolean} alone whether g is a scalar */
+/** Computes the bounded log10 volume element. @param {Metric} metric @param {boolean} alone whether g is a scalar */
 export function logVolume([xx, xy, yy], alone = false) {
   const square = alone ? xx : xx * yy - xy * xy;
   return Math.log10(Math.max(FLOOR, Math.sqrt(Math.max(0, square))));
 }
 
 /**
- * The ellipse of steps that change a stage equally, dᵀ g d = size²: its half axes, longest first, and their angle.
+ * Returns the ellipse of steps that change a stage equally, dᵀ g d = size²: its half axes, longest first, and angle.
  * @param {Metric} metric @param {number} size
  */
 export function ellipse([xx, xy, yy], size) {
@@ -83,7 +83,7 @@ export class Survey {
     /** The activity of every stride-th unit is kept. */
     this.stride = Math.max(1, Math.ceil((this.size * this.count) / MOST_NUMBERS));
     this.units = Math.ceil(this.size / this.stride);
-    /** Number of points, row by row, whose metric is known. */
+    /** Number of points whose metric is known, counted row by row. */
     this.known = 0;
     /** Entries of g at each point. */
     this.metric = new Float64Array(this.tooLarge ? 0 : 3 * this.count);
@@ -139,7 +139,7 @@ export class Survey {
     }
   }
 
-  /** The unit, among those kept, whose activity has the largest variance over the plane. */
+  /** Returns the unit, among those kept, whose activity has the largest variance across the plane. */
   #mostVarying() {
     let [best, most] = [0, -1];
     for (let unit = 0; unit < this.units; unit += 1) {
@@ -155,13 +155,13 @@ export class Survey {
     return best * this.stride;
   }
 
-  /** The requested unit, or the nearest below it that was kept. @param {number} asked −1: the one that varies most */
+  /** Returns the unit, or the nearest kept unit below it. @param {number} asked −1: the one that varies most */
   unit(asked) {
     if (asked < 0) return this.varying ?? 0;
     return Math.min(Math.floor(asked / this.stride), this.units - 1) * this.stride;
   }
 
-  /** A unit's activity at every point, row by row. @param {number} unit */
+  /** Returns a unit's activity at every point, row by row. @param {number} unit */
   map(unit) {
     const kept = Math.floor(unit / this.stride);
     return Float32Array.from({ length: this.count }, (_, point) => this.activity[point * this.units + kept]);
@@ -182,11 +182,11 @@ export class Survey {
   }
 }
 
-/** Recent surveys of all decoders, the latest last. @type {{key: string, survey: Survey}[]} */
+/** Recent surveys of all decoders, most recent last. @type {{key: string, survey: Survey}[]} */
 const SURVEYS = [];
 
 /**
- * The survey of a stage over the plane, from the cache if it is there.
+ * Returns the survey of a stage on the plane, from the cache if possible.
  * @param {Decoder} decoder @param {number} value @param {number[]} at @param {[number, number]} plane
  */
 export function surveyOf(decoder, value, at, plane) {
@@ -199,11 +199,11 @@ export function surveyOf(decoder, value, at, plane) {
   return entry.survey;
 }
 
-/** A task that is done step by step. @typedef {{done: boolean, step: () => void}} Work */
+/** A task performed step by step. @typedef {{done: boolean, step: () => void}} Work */
 
 const SLICE = 8; // milliseconds
-const AGAIN = 60; // milliseconds between checks whether the page is idle
-const REPORTS = 120; // milliseconds between calls of `report`
+const AGAIN = 60; // milliseconds between checks for whether the page is idle
+const REPORTS = 120; // milliseconds between calls to `report`
 
 export class Background {
   #waiting = false;
@@ -220,7 +220,7 @@ export class Background {
     this.report = report;
   }
 
-  /** Continues if there is something to do; to be called whenever that may have changed. */
+  /** Continues if there is work to do; call it whenever that may have changed. */
   wake() {
     if (this.#waiting) return;
     this.#waiting = true;

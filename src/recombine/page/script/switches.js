@@ -1,10 +1,10 @@
-/** Selection of decoders by their labels: one list per label, for each of the two decoders shown. */
+/** Selection of decoders by their labels, with one list per label for each of the two decoders shown. */
 
 import { shortened } from "./grid.js";
 import { element } from "./pictures.js";
 
 /**
- * The decoder that has a given value of one label and differs from the current one in as few others as possible.
+ * Returns the decoder with the given value of one label that differs from the current one in the fewest other labels.
  * @param {string[][]} labels of every decoder @param {number} present @param {number} label @param {string} value
  */
 export function nearestDecoder(labels, present, label, value) {
@@ -18,7 +18,7 @@ export function nearestDecoder(labels, present, label, value) {
   return best;
 }
 
-/** One decoder's lists. */
+/** The lists for one decoder. */
 class Switch {
   /**
    * @param {string} title @param {string} prefix of the lists' ids
@@ -92,7 +92,7 @@ export class Switches {
     Object.assign(this.both, { type: "checkbox", id: "compare" });
     this.both.addEventListener("change", () => {
       const [first, second] = [this.first.present, this.second.present];
-      const other = first === second ? Number(first === 0) : second; // the one last shown beside the first, or any
+      const other = first === second ? Number(first === 0) : second; // the one last compared with the first, or any
       change({ beside: this.both.checked ? other : -1 });
     });
     const around = element("label", "check");

@@ -1,4 +1,4 @@
-/** Views of a stage over the plane: its volume element and the tuning of one unit. */
+/** Views of a stage on the plane: its volume element and the tuning of one unit. */
 
 import { clamped, onPlane, valueText } from "./grid.js";
 import { Picture, diverging, drawChart, drawImage, element, mark, outline, penOf, twice } from "./pictures.js";
@@ -14,26 +14,26 @@ export class StageViews {
   constructor(decoder) {
     this.decoder = decoder;
     this.root = element("div", "views");
-    this.volume = new Picture("log10 dv over the plane");
-    this.activity = new Picture("a unit over the plane");
+    this.volume = new Picture("log10 dv on the plane");
+    this.activity = new Picture("a unit on the plane");
     this.curves = [new Picture("a unit across"), new Picture("a unit down")];
     this.progress = element("p", "soft");
     this.drawn = element("div");
     const dv = "log10 dv is the log volume element: how much the stage enlarges a cell of the plane. " +
       "All steps that end on the ellipse change the stage equally.";
-    const curves = "Tuning curves are means over the other factor (solid) and cuts through the point (dashed).";
+    const curves = "Tuning curves show the mean over the other factor (solid) and a cut through the point (dashed).";
     const charts = element("div", "pictures charts");
     charts.append(...[this.volume, this.activity, ...this.curves].map((picture) => picture.figure));
     this.drawn.append(element("h3", "", "Over the plane"), element("p", "soft", `${dv} ${curves}`), charts);
     this.root.append(this.progress, this.drawn);
-    /** Whether it is on the screen; nothing is computed while it is not. */
+    /** Whether the view is on screen; nothing is computed while it is not. */
     this.visible = false;
     this.observer = new IntersectionObserver((entries) => {
       this.visible = entries[entries.length - 1].isIntersecting;
       if (this.visible) this.appeared();
     });
     this.observer.observe(this.root);
-    /** Called when it becomes visible. */
+    /** Called when the view becomes visible. */
     this.appeared = () => {};
   }
 
@@ -44,7 +44,7 @@ export class StageViews {
     return surveyOf(this.decoder, value, state.at, state.plane);
   }
 
-  /** Draws the part that is known so far. @param {State} state */
+  /** Draws the part computed so far. @param {State} state */
   draw(state) {
     const survey = this.survey(state);
     const share = Math.floor((100 * survey.known) / survey.count);
@@ -87,7 +87,7 @@ export class StageViews {
     }
   }
 
-  /** Map, row and column of a unit, in stages that have maps. @param {Survey} survey @param {number} unit */
+  /** Returns the map, row and column of a unit, if any, as text. @param {Survey} survey @param {number} unit */
   #place(survey, unit) {
     const shape = this.decoder.data.program?.shapes[survey.value].slice(1) ?? [];
     if (shape.length !== 3) return "";
@@ -109,7 +109,7 @@ export function sequential(share) {
   return /** @type {any} */ (SHADES[below].map((level, c) => level + (SHADES[below + 1][c] - level) * (place - below)));
 }
 
-/** Minimum and maximum, ignoring NaN. @param {ArrayLike<number>} numbers @returns {[number, number]} */
+/** Returns the minimum and maximum, ignoring NaN. @param {ArrayLike<number>} numbers @returns {[number, number]} */
 export function range(numbers) {
   let [low, high] = [Infinity, -Infinity];
   for (let k = 0; k < numbers.length; k += 1) {
@@ -120,7 +120,7 @@ export function range(numbers) {
 }
 
 /**
- * Draws numbers over the plane, row by row as far as complete; held-out cells are framed, the current point is marked.
+ * Draws all complete rows of numbers on the plane; held-out cells are framed, and the current point is marked.
  * @param {Canvas} canvas @param {Survey} survey @param {ArrayLike<number>} numbers @param {[number, number]} bounds
  * @param {Colours} palette @param {number[]} at @param {boolean} withEllipse
  */
@@ -151,8 +151,8 @@ function drawMap(canvas, survey, numbers, [low, high], palette, at, withEllipse)
 }
 
 /**
- * Makes a path of the ellipse of steps that change the stage equally, scaled to CELLS at the plane's mean volume.
- * Returns whether the metric is known. The pen has units of grid steps and the current point as its origin.
+ * Creates a path along the ellipse of steps that change the stage equally, scaled to CELLS at the plane's mean volume.
+ * Returns whether the metric is known. The pen's unit is a grid step, and its origin is the current point.
  * @param {Pen} pen @param {Survey} survey @param {number[]} at
  */
 function ellipsePath(pen, survey, at) {
@@ -169,14 +169,14 @@ function ellipsePath(pen, survey, at) {
   return true;
 }
 
-/** A number with two significant digits. @param {number} number */
+/** Formats a number with two significant digits. @param {number} number */
 export function short(number) {
   const text = Math.abs(number) >= 1000 ? number.toExponential(0) : String(Number(number.toPrecision(2)));
   return text.replace("-", "−");
 }
 
 /**
- * Draws a unit's activity along one factor of the plane: the mean over the other one, and a cut through the point.
+ * Plots a unit's activity against one factor of the plane: the mean over the other factor, and a cut through the point.
  * @param {Canvas} canvas @param {Survey} survey @param {Float32Array} map @param {0 | 1} axis @param {number[]} at
  */
 function drawCurve(canvas, survey, map, axis, at) {
@@ -200,8 +200,8 @@ function drawCurve(canvas, survey, map, axis, at) {
 }
 
 /**
- * A unit's tuning curve along an axis of the plane, as in `recombine.metrics.neuron_tuning`, and its activity along the
- * cut through the current point. @param {Survey} survey @param {Float32Array} map @param {0 | 1} axis
+ * Returns a unit's tuning curve along an axis of the plane, as in `recombine.metrics.neuron_tuning`, and its activity
+ * along the cut through the current point. @param {Survey} survey @param {Float32Array} map @param {0 | 1} axis
  * @param {number[]} at
  */
 export function curvesOf(survey, map, axis, at) {

@@ -1,9 +1,10 @@
 """Compositional Generalization via Forced Rendering of Disentangled Latents (Liang, Qian, Ziyin, Fiete; ICML 2025).
 
-Each question, such as `depth`, has up to three files: `depth.py` (settings, measurement, and arms, which are
+Each question, such as `depth`, has up to three files: `depth.py` (settings, measurements and arms, i.e.
 experimental conditions), `depth_claims.py` (claims, criteria and their samples) and `depth_figure.py` (figures and
-captions). Short questions use a single file. All studies share `presets.py` (settings), `samples.py` (which networks
-count) and `scores.py` (measurements). To add a question, write such a file and add its name to `QUESTIONS`.
+captions). Short questions use a single file. All studies share `presets.py` (settings), `samples.py` (selection of
+networks) and `scores.py` (measurements). To add a question, write such a file and add its name to `QUESTIONS`.
+Throughout, a network *composes* if it generalises to unseen combinations of factor values.
 """
 
 from __future__ import annotations

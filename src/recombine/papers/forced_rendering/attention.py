@@ -1,9 +1,9 @@
 """Do decoders that render each pixel from the code and the pixel's coordinates compose without a remedy? (E.3; ours)
 
-The coordinate MLP and the transformer both read the code together with every pixel's position; only the transformer
+The coordinate MLP and the transformer both take the code together with each pixel's position, but only the transformer
 lets pixels attend to each other. Both are trained on the paper's task, with other depths, codes and hold-outs, and at
 widths that match the CNN's number of parameters or operations. A CNN is trained for comparison. For a few networks on
-the paper's task, the metrics of every stage and of the superposition study are computed as well.
+the paper's task, we also compute all stage metrics and those of the superposition study.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ RATE, ONE_HOT = "rate code in [−1, 1]", "one-hot code"
 CORNER, CROSS = "corner held out", "cross held out"
 SAME_PARAMETERS, SAME_OPERATIONS = "the CNN's parameters", "the CNN's operations"
 MEMORY = 1 << 28
-"""Bytes of activations measured at a time; attention itself needs many times as much memory."""
+"""Bytes of activations measured at a time; attention itself needs many times more memory."""
 WIDTHS = range(4, 1 << 14, 4)
-"""Token widths to choose from."""
+"""Candidate token widths."""
 
 
 @cache
 def costs(decoder: DecoderSpec, interface: Interface) -> dict[str, int]:
-    """Return the number of trainable parameters, and of floating-point operations per image."""
+    """Return the number of trainable parameters and the number of floating-point operations per image."""
     with torch.device("meta"), FlopCounterMode(display=False) as counter:
         module = decoder.build(interface)
         module(torch.zeros(1, interface.code_size))
@@ -61,19 +61,19 @@ def costs(decoder: DecoderSpec, interface: Interface) -> dict[str, int]:
 
 
 def matched(decoder: Callable[..., DecoderSpec], other: DecoderSpec, interface: Interface, cost: str) -> int:
-    """Return the width at which a decoder's cost, one of those in `costs`, is closest to another decoder's."""
+    """Return the width at which a decoder's cost (a key of `costs`) is closest to that of another decoder."""
     target = costs(other, interface)[cost]
 
     def cost_of(width: int) -> int:
         return costs(decoder(width=width), interface)[cost]
 
-    enough = bisect_left(WIDTHS, target, key=cost_of)  # valid because the cost grows with the width
+    enough = bisect_left(WIDTHS, target, key=cost_of)  # valid because cost increases with width
     return min(WIDTHS[max(0, enough - 1) : enough + 1], key=lambda width: abs(cost_of(width) - target))
 
 
 class Settings(BumpPreset):
     attention_size: Count = 28
-    """Image side N in the attention study."""
+    """Image side length N in the attention study."""
     coordinate_width: Count = 128
     """Token width of the coordinate MLP."""
     coordinate_depth: Count = 3
@@ -81,7 +81,7 @@ class Settings(BumpPreset):
     coordinate_depths: AnyNumber = (2, 4, 6)
     """Additional depths of the coordinate MLP."""
     coordinate_steps: Count = 1500
-    """Optimiser steps of the coordinate MLP."""
+    """Optimiser steps for the coordinate MLP."""
     attention_width: Count = 64
     """Token width of the transformer."""
     attention_depth: Count = 2
@@ -89,9 +89,9 @@ class Settings(BumpPreset):
     attention_depths: AnyNumber = (3,)
     """Additional depths of the transformer."""
     attention_steps: Count = 2500
-    """Optimiser steps of the transformer. At N = 28, none has learnt after 1000 and nearly all have after 2000."""
+    """Optimiser steps for the transformer. At N = 28, no network learns in 1000 steps, but nearly all learn in 2000."""
     attention_variants: bool = True
-    """Whether to train with other codes, hold-outs and widths too."""
+    """Whether to also train with other codes, hold-outs and widths."""
 
     variants: ClassVar[Mapping[str, Any]] = {
         "quick": {
@@ -141,7 +141,7 @@ class AttentionStudy(Study[Settings]):
 def _arms(
     preset: Settings, name: str, decoder: Callable[..., DecoderSpec], depths: tuple[int, ...], steps: int
 ) -> Iterator[Arm]:
-    """Yield arms with the paper's task, other depths and, if enabled, other codes, hold-outs and widths."""
+    """Yield experimental arms: the paper's task, other depths and, if enabled, other codes, hold-outs and widths."""
     task: Callable[..., RunSpec] = partial(preset.spec, size=preset.attention_size, steps=steps)
     base = task(decoder=decoder())
     yield Arm((name, BASE), base)
@@ -159,7 +159,7 @@ def _arms(
 
 
 def one_by_one(measure: Callable[[Batch], Mapping[str, np.ndarray]], batch: Batch) -> dict[str, np.ndarray]:
-    """Measure one network at a time, because attention needs memory for every pair of pixels."""
+    """Measure one network at a time, because attention memory is quadratic in the number of pixels."""
     rows = [measure(Batch([run], batch.device, min(batch.memory, MEMORY))) for run in batch.runs]
     return {name: np.concatenate([row[name] for row in rows]) for name in rows[0]}
 
@@ -168,7 +168,7 @@ STUDY = AttentionStudy()
 
 
 def by_decoder(data: Data, score: str, words: str = "{decoder}") -> dict[str, Sample]:
-    """Return a held-out score of both architectures on the paper's task."""
+    """Return a held-out score for both architectures on the paper's task."""
     base = data["attention"].sel(decoder=list(ARCHITECTURES), variant=BASE)
     return measured_by(base, f"ood_{score}", words, "decoder")
 
@@ -193,7 +193,7 @@ DECODERS = (*ARCHITECTURES, PLAIN)
 
 
 def draw(result: xarray.Dataset) -> Figure:
-    """Draw outputs on the paper's task, the accuracy of every variant, and metrics by stage."""
+    """Plot outputs on the paper's task, the accuracy of every variant, and metrics by stage."""
     with styled():
         figure = pyplot.figure(figsize=(10.4, 4.6), layout="constrained")
         left, right = divided(figure, 1, 2, width_ratios=[1, 2.4])
@@ -227,7 +227,7 @@ def _drawings(figure: SubFigure, result: xarray.Dataset) -> None:
 
 
 def _kernels(ax: Axes, result: xarray.Dataset) -> None:
-    """Draw the correlation between each family of kernels and the similarities of outputs."""
+    """Plot the correlation between each kernel family and the output similarities."""
     families = superposition.FAMILIES
     for k, (decoder, color) in enumerate(zip(DECODERS, COLORS, strict=False)):
         own = result.sel(decoder=decoder, similarity=superposition.COSINE)

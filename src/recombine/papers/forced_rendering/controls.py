@@ -1,8 +1,8 @@
 """Are the paper's explanations of failure specific to networks that fail?
 
-The quantities with which the paper explains failure (probes, factorization, volume, cross-terms, superposition) are
-also measured on networks of the same architecture that compose, that were trained on the whole grid, and that are
-untrained. CNNs have the bump code and the default depth. The low-rank decoder has one-hot codes.
+The quantities used by the paper to explain failure (probes, factorization, volume, cross-terms, superposition) are
+also measured in networks of the same architecture that compose, were trained on the whole grid, or are untrained.
+CNNs use the bump code and the default depth. The low-rank decoder uses one-hot codes.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from recombine.store import Run
 
 
 class Settings(StripeSettings, PenaltySettings):
-    """Settings of the two studies whose networks are measured here."""
+    """Combined settings of the two studies whose networks are measured here."""
 
 
 class ControlStudy(Study[Settings]):
@@ -69,7 +69,7 @@ def tabulated_with_untrained(
     measure: Callable[[Batch], Mapping[str, Any]],
     inner: Mapping[str, Sequence[str]],
 ) -> xarray.Dataset:
-    """Tabulate measurements by arm; `initial` adds untrained arms and maps each to the arm trained from it."""
+    """Tabulate measurements by experimental arm; `initial` maps added untrained arms to the arms trained from them."""
     runs: dict[Labels, Sequence[Run]] = dict(trials.items())
     runs |= {(arm,): initial_runs(run.spec for run in trials[source]) for arm, source in initial.items()}
     result = tabulate(Trials(trials.preset, trials.device, runs), ("arm",), measure, inner)
@@ -88,11 +88,11 @@ STATISTICS: dict[str, tuple[str, samples.PerSeed]] = {
     ),
     "cross-terms, last two\nstages less others": ("cross-terms, last two stages less the others", late_cross_terms),
 }
-"""Quantities with which the paper explains failure: panel title, then description and function (one value per seed)."""
+"""Quantities used by the paper to explain failure: panel title, description and function (one value per seed)."""
 
 
 def draw(result: xarray.Dataset) -> Figure:
-    """Draw one row per architecture and one panel per statistic, with a dot for each network."""
+    """Plot one row per architecture and one panel per statistic, with one dot per network."""
     with styled():
         shape = len(samples.CONTROLS), len(STATISTICS)
         figure, axes = pyplot.subplots(*shape, figsize=(11.2, 4.8), layout="constrained")

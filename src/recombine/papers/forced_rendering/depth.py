@@ -1,7 +1,7 @@
 """Where inside the network does factorization break? (§3.4, Fig. 2, 5, 10–12)
 
-CNNs of several depths are trained on bump and rate codes, and their scores and the geometry, probes and tuning of
-every stage are measured. Claims are tested on CNNs of the default depth (4 in the paper preset), with other depths as
+CNNs of several depths are trained on bump and rate codes. We measure their scores, and the geometry, probes and tuning
+of every stage. Claims are tested on CNNs of the default depth (4 in the paper preset), with other depths as
 alternatives. "Stages" are the hidden stages and the output.
 """
 
@@ -31,7 +31,7 @@ class Settings(BumpPreset):
     extra_depths: AnyNumber = (7, 8, 9, 10)
     """Additional depths (Fig. 10–12)."""
     deep_rate_seeds: Seeds = 72
-    """Seeds of rate-coded networks deeper than the default, since about one in eight of them does not learn."""
+    """Number of seeds for rate-coded networks deeper than the default; about one in eight of them does not learn."""
 
     variants: ClassVar[Mapping[str, Any]] = {"quick": {"depths": (2, 3), "extra_depths": (), "deep_rate_seeds": 3}}
 
@@ -67,7 +67,7 @@ class DepthStudy(Study[Settings]):
 
 
 def _surface(batch: measuring.Batch) -> tuple[tuple[str, ...], np.ndarray]:
-    """Return a trained network's outputs over the grid along their first three principal directions (Fig. 5)."""
+    """Project a trained network's outputs over the grid onto their first three principal directions (Fig. 5)."""
     task = batch.task
     flat = batch.outputs(task.grid.points)[0].flatten(1).double()
     centred = flat - flat.mean(dim=0)
@@ -80,34 +80,34 @@ STUDY = DepthStudy()
 
 
 def probe_fall(networks: xarray.Dataset) -> xarray.DataArray:
-    """Return the fall of the probe's R² on held-out points from the first to the last hidden stage."""
+    """Return the drop in the probe's R² on held-out points from the first to the last hidden stage."""
     probe = networks["probe_held_out"]
     return tables.first_hidden(probe) - tables.last_hidden(probe)
 
 
 def factorization_fall(networks: xarray.Dataset) -> xarray.DataArray:
-    """Return the fall of F from the first hidden stage to the output."""
+    """Return the drop in F from the first hidden stage to the output."""
     return tables.fall(networks["factorization"])
 
 
 def spread_excess(networks: xarray.Dataset) -> xarray.DataArray:
-    """Return the spread of log10 dv around its regional mean at the output, held-out minus kept region."""
+    """Return the output's spread of log10 dv around its regional mean, held-out minus kept (not held-out) region."""
     return tables.output(networks["spread_excess"])
 
 
 def spread_rise(networks: xarray.Dataset) -> xarray.DataArray:
-    """Return the rise of the whole grid's spread: slope over stages times the steps from first hidden to output."""
+    """Return the increase in whole-grid spread: slope per stage times the steps from first hidden stage to output."""
     own = networks["spread"].isel(stage=slice(1, None))
     return tables.stage_slope(own) * (own.notnull().sum("stage") - 1)
 
 
 def late_cross_terms(networks: xarray.Dataset) -> xarray.DataArray:
-    """Return the normalised |g_xy| of the last two stages minus that of the others."""
+    """Return the normalised |g_xy| of the last two stages minus that of the other stages."""
     return tables.last_two_less_others(networks["cross_term"])
 
 
 def by_depth(networks: xarray.Dataset) -> dict[int, xarray.Dataset]:
-    """Return the trained networks with one code by depth."""
+    """Return the trained networks for one code, keyed by depth."""
     every = {int(depth): networks.sel(depth=depth) for depth in networks["depth"].values}
     return {depth: own for depth, own in every.items() if samples.trained(own).any()}
 
@@ -122,7 +122,7 @@ def _at_default_depth(data: Data, statistic: Statistic, words: str = "") -> dict
 
 
 def _at_each_stage(data: Data, words: str, values: PerSeed, first: int = 1) -> dict[str, Sample]:
-    """Return a sample for each code and stage at the default depth, from stage `first` to the one before the output."""
+    """Return one sample per code and stage at the default depth, from stage `first` to the one before the output."""
     shown = data["depth"].sel(depth=data["depth"].attrs["shown"])
     stages = int(shown["factorization"].notnull().any(["encoding", "seed"]).sum())
     numbered = shown.assign(own=values(shown)).assign_coords(stage=np.arange(shown.sizes["stage"]))
@@ -133,7 +133,7 @@ def _at_each_stage(data: Data, words: str, values: PerSeed, first: int = 1) -> d
 def _judged(
     criterion: Criterion, statistic: PerSeed, otherwise: Mapping[str, PerSeed], each_stage: Samples = no_samples
 ) -> Statement:
-    """Return a statement about the default depth; alternatives are other measures, single stages and other depths."""
+    """Return a statement about the default depth; alternatives use other measures, single stages or other depths."""
 
     def alternatives(data: Data) -> dict[str, Sample]:
         cases: dict[str, Sample] = {}
@@ -147,7 +147,7 @@ def _judged(
 
 
 def _sharper(data: Data, *, alternatives: bool) -> dict[str, Sample]:
-    """Return the largest drop of F in the shallowest rate-coded networks of Fig. 2 minus that in deeper networks."""
+    """Return the largest drop in F for the shallowest rate-coded networks of Fig. 2 minus that for deeper networks."""
     result = data["depth"]
     depths = tables.listed_attribute(result, "compared")
     shallow, deep = min(depths), max(depths)

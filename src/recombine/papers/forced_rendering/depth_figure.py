@@ -25,7 +25,7 @@ def _depths(result: xarray.Dataset, code: str, name: str) -> list[int]:
 
 
 def _profiles(ax: Axes, result: xarray.Dataset, code: str, name: str, depths: list[int], **line: object) -> None:
-    """Draw one line per depth over the stages, with the same colours in every panel."""
+    """Plot one line per depth against stage, with the same colours in every panel."""
     every = [int(depth) for depth in result["depth"].values]
     shades = dict(zip(every, pyplot.get_cmap("viridis")(np.linspace(0.05, 0.95, len(every))), strict=True))
     for depth in depths:
@@ -146,7 +146,7 @@ def profiles_figure(result: xarray.Dataset) -> Figure:
 
 
 def probes_and_factorization(lines: Callable[[Axes, str, str], None]) -> Figure:
-    """Draw one column per code; `lines` draws the lines of a panel, given its code and variable."""
+    """Plot one column per code; `lines` plots the lines of one panel, given its code and variable."""
     shown = {"probe_held_out": "probe R² on held-out points", "factorization": "factorization"}
     with styled():
         figure, axes = pyplot.subplots(2, 2, figsize=(8.6, 5.4), layout="constrained", sharey="row")

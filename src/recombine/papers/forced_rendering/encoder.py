@@ -1,7 +1,7 @@
-"""Does an encoder, which maps images to codes, compose? (ours)
+"""Does an encoder, which maps images to codes, generalise to unseen combinations? (ours)
 
-A convolutional encoder maps bump images to their bump or rate code, with the same box held out. The result has scores
-per seed and by distance from the kept (not held-out) region, errors of a linear read-out, and error maps.
+A convolutional encoder maps bump images to their bump or rate code, with the same box held out. The result contains
+scores per seed and by distance from the kept (not held-out) region, errors of a linear read-out, and error maps.
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ def readout_errors(batch: Batch) -> dict[str, Tensor]:
     """Return the squared error of a linear read-out of the factors from each encoder's last hidden stage.
 
     Errors are in squared grid steps, at kept and held-out combinations. The read-out is fitted on half of the kept
-    combinations (the black squares of a chessboard) and scored on the other half, and vice versa, because errors on
-    the points used for fitting would be too small for the comparison.
+    combinations (the black squares of a checkerboard) and scored on the other half, and vice versa, because errors on
+    the points used for fitting would be biased low.
     """
     task, points = batch.task, batch.task.grid.points.to(batch.device)
     held, black = task.held_out.to(batch.device), (task.grid.indices.sum(dim=1) % 2 == 0).to(batch.device)
@@ -115,7 +115,7 @@ CLAIMS = (
 
 
 def draw(result: xarray.Dataset) -> Figure:
-    """Draw the encoders' error over the grid and by distance from the kept region."""
+    """Plot the encoders' error over the grid and by distance from the kept region."""
     codes = [str(code) for code in result["encoding"].values]
     columns = len(codes) + 1
     with styled():

@@ -47,7 +47,7 @@ STUDY = EncodingWidthStudy()
 
 
 def draw(result: xarray.Dataset) -> Figure:
-    """Draw the errors against the code's variance, and outputs of the first seed."""
+    """Plot the errors against the code's variance, and show the first seed's outputs."""
     variances = list(result["variance"].values)
     with styled():
         figure = pyplot.figure(figsize=(9.4, 2.7), layout="constrained")

@@ -1,9 +1,9 @@
 """Do networks compose with any encoding? (§3.2, Fig. 1 a–c)
 
-Every encoding is trained with a centred box held out. Bump and rate codes are also trained with a corner and with the
-published cross held out (the cross removes entire values of x and y), and bump codes on the dark bumps of the published
-scripts. The result has scores per seed, scores in the interior of the hold-out and by distance from the kept region
-(combinations that are not held out), error maps over the grid, and outputs at held-out positions.
+For every encoding, networks are trained with a centred box held out. For bump and rate codes, a corner and the
+published cross (which removes entire values of x and y) are also held out in turn, and for bump codes, networks are
+also trained on the dark bumps of the published scripts. The result contains scores per seed (also for the interior
+of the hold-out and by distance from the kept, not held-out region), error maps, and outputs at held-out positions.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ def encodings_figure(result: xarray.Dataset, superposition: xarray.Dataset) -> F
 
 
 def _main_rows(figure: SubFigure, result: xarray.Dataset) -> Any:
-    """Draw the set-up, and errors and outputs for bump and rate codes with the box and the cross held out."""
+    """Plot the set-up, and errors and outputs for bump and rate codes with the box and the cross held out."""
     axes = figure.subplots(2, 9)
     box = result.sel(region=BOX)
     grid_image(axes[0, 0], np.where(box["held_out"], 0.8, 0.25), box, cmap="gray", vmin=0, vmax=1)
@@ -135,7 +135,7 @@ def _main_rows(figure: SubFigure, result: xarray.Dataset) -> Any:
 
 
 def _error_and_drawings(axes: np.ndarray, result: xarray.Dataset, code: str, holdout: str) -> Any:
-    """Draw an error map in the first axes, and outputs at held-out positions in the others."""
+    """Plot an error map in the first axes, and outputs at held-out positions in the others."""
     own = result.sel(encoding=code, holdout=holdout, region=holdout)
     for k, ax in enumerate(axes[1:]):
         held_out_drawing(ax, own["drawing"].isel(sample=k).values, own, k)
@@ -143,7 +143,7 @@ def _error_and_drawings(axes: np.ndarray, result: xarray.Dataset, code: str, hol
 
 
 def _other_row(figure: SubFigure, result: xarray.Dataset) -> None:
-    """Draw the other encodings with the box held out, and errors by distance from the kept region."""
+    """Plot the other encodings with the box held out, and errors by distance from the kept region."""
     others = [str(code) for code in result["encoding"].values if code not in CODES]
     left, right = divided(figure, 1, 2, width_ratios=[4.6, 1.3])
     axes = left.subplots(1, 3 * len(others))
@@ -174,7 +174,7 @@ def encodings_caption(result: xarray.Dataset, superposition: xarray.Dataset) -> 
 
 
 def conventions_figure(encodings: xarray.Dataset, depth: xarray.Dataset) -> Figure:
-    """Compare the conventions in the paper (polarity, derivatives, averaging, probe) with the published scripts'."""
+    """Compare the paper's conventions (polarity, derivatives, averaging, probe) with those of the published scripts."""
     own = depth.sel(encoding="bump", depth=int(depth.attrs["shown"]))
     with styled():
         figure, axes = pyplot.subplots(1, 4, figsize=(11.2, 3.0), layout="constrained")
@@ -199,7 +199,7 @@ def conventions_figure(encodings: xarray.Dataset, depth: xarray.Dataset) -> Figu
 
 
 def _polarities(encodings: xarray.Dataset) -> tuple[xarray.DataArray, ...]:
-    """Return held-out errors with bright and with dark bumps, for seeds trained with both."""
+    """Return held-out errors with bright and with dark bumps, for seeds trained on both."""
     over = encodings["ood_over_blank"].sel(encoding="bump")
     return panels.of_shared_seeds(over.sel(holdout=BOX), over.sel(holdout=DARK))
 

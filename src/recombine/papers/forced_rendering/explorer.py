@@ -1,7 +1,7 @@
 """Decoders in the report's interactive explorer, by code, decoder, depth and remedy.
 
-They are in order of priority, since there may not be room for all: first a failing network and the remedies, then other
-codes, decoders and depths.
+Decoders are ordered by priority, since there may not be room for all: first a failing network and the remedies, then
+other codes, decoders and depths.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def _low_rank(preset: Any, arms: tuple[str, ...]) -> Iterator[LabelledSpec]:
 
 
 def learnt(run: Run) -> bool:
-    """Return whether a network learnt its training data, by the criterion in `samples`."""
+    """Return whether a network learnt its training data, according to the criterion in `samples`."""
     fit = training_fit(Batch([run], torch.device("cpu")))
     return bool(samples.learnt(xarray.Dataset({name: ("network", value) for name, value in fit.items()})).all())
 
@@ -72,7 +72,7 @@ def learnt(run: Run) -> bool:
 EXPLORER = DecoderChoice(lambda preset: list(decoders(preset)), learnt)
 
 # The paper's task, with a CNN small enough to train in a browser within seconds. Trained in torch with 12 seeds,
-# it places 26–41 % of held-out bumps correctly without stripes, all with stripes (see `tests/page/test_training.py`).
+# it places 26–41 % of held-out bumps correctly without stripes and all with them (see `tests/page/test_training.py`).
 TRAINING_PANEL = TrainingPanel(
     spec=RunSpec(
         task=BumpTask(size=28, training="each"),

@@ -1,15 +1,15 @@
 """Does forced rendering scale to three, four and five factors? (not in the paper)
 
-Bumps vary in x and y, then also in intensity, size and orientation. The paper's box of x and y is held out for all
-values of the other factors, so the held-out share does not depend on the number of factors. CNNs are trained without a
-remedy, with isolated factors (30 % of the examples show one value of one factor alone) or with isolated pairs (two
-factors without the others); low-rank decoders without or with both penalties; and coordinate MLPs without a remedy. A
-bump without x and y is a uniform image, so size and orientation are visible only together with x or y.
+Bumps vary in x and y, then also in intensity, size and orientation. The paper's box in x and y is held out for all
+values of the other factors, so the held-out fraction is independent of the number of factors. CNNs are trained without
+a remedy, with isolated factors (30 % of the examples show one value of one factor alone) or with isolated pairs (two
+factors without the others). Low-rank decoders are trained with no penalty or both, and coordinate MLPs without a
+remedy. A bump without x and y is a uniform image, so size and orientation are visible only together with x or y.
 
 An output is *right* if, for every factor, the nearest image among those that differ from the target in this factor only
-has the right value (`nearest_values`). The accuracy of the position alone (brightest pixel within one pixel) is also
+has the right value (`nearest_values`). The positional accuracy (brightest pixel within one pixel) is also
 reported, but ignores the other factors and is often high by chance at N = 14. For a few networks, the products in
-held-out outputs are counted (Eq. 17). "Kept" combinations are those that are not held out.
+held-out outputs are counted (Eq. 17). "Kept" combinations are those not held out.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ FEWER_DATA = (CNN_ISOLATED, COORDINATE)
 ALL_KEPT = 0
 """Label of training sets with all kept combinations."""
 EPSILON = 0.3
-"""Largest relative error of a sum of products, as in the theory study."""
+"""Largest relative error allowed for a sum of products, as in the theory study."""
 RIGHT, RIGHT_SHARE = "all_values_accuracy", "share of held-out outputs that are right"
 COMPOSES, LEAST_GAIN = 0.9, 0.3
 
@@ -77,7 +77,7 @@ class Settings(Common):
     factors_steps: Count = 6000
     """Optimiser steps."""
     factors_low_rank_steps: Count = 12000
-    """Optimiser steps of low-rank decoders."""
+    """Optimiser steps for low-rank decoders."""
     factors_lr: Positive = 1e-3
     """Learning rate."""
     factors_seeds: Seeds = 40
@@ -94,7 +94,7 @@ class Settings(Common):
     }  # fmt: skip
 
     def bumps_task(self, count: int, **fields: Any) -> BumpsTask:
-        """Return the task with the first `count` factors and the box of x and y held out."""
+        """Return the task with the first `count` factors and the box in x and y held out."""
         intensity, size, orientation = self.factors_values
         side = f"={self.factors_size}"
         texts = (f"x{side}", f"y{side}", f"intensity={intensity}", f"size=0.75..1.5..{size}",
@@ -104,7 +104,7 @@ class Settings(Common):
         )
 
     def factors_spec(self, decoder: DecoderSpec, task: BumpsTask, **recipe: Any) -> RunSpec:
-        """Return a run with this study's recipe."""
+        """Return a run spec with this study's recipe."""
         fields = {"steps": self.factors_steps, "lr": self.factors_lr, **recipe}
         return RunSpec(task=task, decoder=decoder, recipe=self.recipe(**fields))
 
@@ -147,7 +147,7 @@ class FactorsStudy(Study[Settings]):
 
 
 def _remedies(preset: Settings, count: int) -> Iterator[tuple[str, RunSpec]]:
-    """Yield the arms and their specs for this number of factors."""
+    """Yield the arms and their specs for the given number of factors."""
     task, one_hot = preset.bumps_task(count), preset.bumps_task(count, encoding="onehot")
     cnn = CNN(width=preset.factors_width, depth=preset.factors_depth)
     isolated = preset.bumps_task(count, isolated=True, mixing=0.3)
@@ -165,7 +165,7 @@ def _remedies(preset: Settings, count: int) -> Iterator[tuple[str, RunSpec]]:
 
 
 def _values(batch: Batch, outputs: Tensor) -> dict[str, Tensor]:
-    """Return the shares of held-out outputs with each factor right and all right, and of kept ones with all right."""
+    """Return the share of held-out outputs with each factor and with all factors right, and of kept ones with all."""
     task = batch.task
     targets = task.render(task.grid.points).float().flatten(1).to(batch.device)
     own = task.grid.indices.to(batch.device)
@@ -180,7 +180,7 @@ def _values(batch: Batch, outputs: Tensor) -> dict[str, Tensor]:
 
 
 def _products(batch: Batch, outputs: Tensor, preset: Settings) -> dict[str, Tensor]:
-    """Return the first networks' mean number of products per pixel in held-out outputs and in target images."""
+    """Return the mean number of products per pixel in the first networks' held-out outputs and in target images."""
     task, searched = batch.task, preset.factors_searched
     targets = task.render(task.grid.points).float().flatten(1)
     products = torch.full((len(batch),), torch.nan, dtype=torch.float64)
@@ -209,12 +209,12 @@ STUDY = FactorsStudy()
 
 
 def _scores(data: Data, arm: str, name: str, words: str = "") -> dict[str, Sample]:
-    """Return a score of an arm by number of factors."""
+    """Return an arm's score for each number of factors."""
     return measured_by(data["factors"].sel(arm=arm, data=ALL_KEPT), name, f"{{count}} factors{words}", "count")
 
 
 def _right(bound: Callable[[str, float], Criterion], arm: str, words: str) -> Statement:
-    """Return a statement about the share of right outputs; alternatives are the position alone and isolated pairs."""
+    """Return a statement about the share of right outputs; alternatives are positional accuracy and isolated pairs."""
 
     def alternatives(data: Data) -> dict[str, Sample]:
         cases = _scores(data, arm, "ood_accuracy", ", in place")
@@ -264,7 +264,7 @@ CLAIMS = (
 
 
 def factors_figure(result: xarray.Dataset) -> Figure:
-    """Draw accuracy, error and products by number of factors, accuracy by amount of data, and outputs."""
+    """Plot accuracy, error and products by number of factors, accuracy by amount of data, and outputs."""
     full = result.sel(data=ALL_KEPT)
     titles = {
         RIGHT: "every value right, held out",
@@ -296,7 +296,7 @@ def factors_figure(result: xarray.Dataset) -> Figure:
 
 
 def _by_count(ax: Axes, full: xarray.Dataset, name: str) -> None:
-    """Draw every network as a dot, and a line through the means of each arm."""
+    """Plot each network as a dot, with a line through the means of each arm."""
     counts = full["count"].values
     for place, (arm, color) in enumerate(zip(ARMS, COLORS, strict=False)):
         values = full[name].sel(arm=arm)
@@ -308,7 +308,7 @@ def _by_count(ax: Axes, full: xarray.Dataset, name: str) -> None:
 
 
 def _by_data(ax: Axes, result: xarray.Dataset) -> None:
-    """Draw the share of right outputs against the number of training combinations, by number of factors."""
+    """Plot the share of right outputs against the number of training combinations, by number of factors."""
     amounts = np.array([int(data) for data in result["data"].values if data != ALL_KEPT])
     for count, color in zip(result["count"].values, COLORS, strict=False):
         means = result[RIGHT].sel(count=count, data=amounts).mean("seed").values
@@ -320,7 +320,7 @@ def _by_data(ax: Axes, result: xarray.Dataset) -> None:
 
 
 def _drawings(figure: Figure, full: xarray.Dataset) -> None:
-    """Draw target images and the first seed's outputs at a few held-out points, for the most factors."""
+    """Show target images and the first seed's outputs at a few held-out points, for the largest number of factors."""
     own = full.sel(count=full["count"].values[-1])
     images = {"right images": own["truth"].sel(arm=ARMS[0]), **{arm: own["drawing"].sel(arm=arm) for arm in ARMS}}
     images = {name: drawn for name, drawn in images.items() if np.isfinite(drawn.values).any()}
@@ -334,7 +334,7 @@ def _drawings(figure: Figure, full: xarray.Dataset) -> None:
 
 
 def needed(result: xarray.Dataset, arm: str, count: int) -> str:
-    """Return, as text, the size of the smallest training set whose mean share of right outputs reaches 90 %."""
+    """Return, as text, the smallest training-set size at which the mean share of right outputs reaches 90 %."""
     means = result[RIGHT].sel(arm=arm, count=count).mean("seed")
     enough = means["data"].values[means.values >= COMPOSES]
     fewer = enough[enough != ALL_KEPT]

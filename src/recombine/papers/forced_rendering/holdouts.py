@@ -1,7 +1,7 @@
 """Does the shape or the size of the hold-out matter? (extra)
 
-The bump-coded CNN is trained with a box, a corner, an L, random combinations or the published cross (which removes
-entire values of x and y) held out, and with centred boxes of several sizes on small and large grids.
+The bump-coded CNN is trained with a box, a corner, an L shape, random combinations or the published cross (which
+removes entire values of x and y) held out, and with centred boxes of several sizes on small and large grids.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ STUDY = HoldoutStudy()
 
 
 def draw(result: xarray.Dataset) -> Figure:
-    """Draw error maps for each shape, and the held-out error by grid and box size."""
+    """Plot error maps for each shape, and the held-out error by grid and box size."""
     shapes = [str(shape) for shape in result["shape"].values]
     percents = [float(percent) for percent in result["percent"].values]
     with styled():

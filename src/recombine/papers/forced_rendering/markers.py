@@ -1,12 +1,12 @@
 """Which metric predicts whether a network composes? (§5)
 
 A *marker* is a metric used to predict composition; a *position* is a stage or a summary of stages. The networks differ
-in decoder, depth, code, hold-out, data and remedy, and some compose. The result contains every marker of every network
-at every position (`value`). `markers_ranking` scores how well each marker separates composing from failing networks.
+in decoder, depth, code, hold-out, data and remedy, and only some compose. The result contains every marker of every
+network at every position (`value`). `markers_ranking` scores how well markers separate composing from failing networks.
 
-Grids with a side above 16 are thinned by two along each axis for kernels of stages, because their spectra
-would otherwise dominate the cost. Kernels are cosines of activations (outputs: minus the background). *Effective rank*
-is that of the covariance over the grid, as in `diagnose`.
+For stage kernels, grids with a side above 16 are subsampled by two along each axis, because computing their spectra
+would otherwise dominate the cost. Kernels are cosine similarities of activations (for outputs, after subtracting the
+background). *Effective rank* is that of the covariance over the grid, as in `diagnose`.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ PLACES: dict[str, Callable[[xarray.DataArray], xarray.DataArray]] = {
     MEAN: tables.mean_after_input,
     FALL: tables.fall,
 }
-"""Positions, and the functions that compute their values from those of all stages."""
+"""Positions, mapped to functions that compute their values from those of all stages."""
 
 
 class Marker(NamedTuple):
@@ -51,9 +51,9 @@ class Marker(NamedTuple):
 
     title: str
     family: str
-    """Markers of the same family are variants of each other and not compared as rivals."""
+    """Markers of the same family are variants of one another and are not compared as rivals."""
     sign: int = 0
-    """Sign that the paper predicts for composing minus failing networks; 0 if it makes no prediction."""
+    """Sign predicted by the paper for composing minus failing networks, or 0 if it makes no prediction."""
     staged: bool = True
     """Whether it has a value at every stage, rather than only at the output."""
     needs_targets: bool = False
@@ -62,7 +62,7 @@ class Marker(NamedTuple):
 
 FACTORIZATION, SPREAD = "factorization", "spread"
 NAMED = ("factorization", "volume")
-"""Families of markers that the paper names; all others are rivals."""
+"""Marker families named in the paper; all others are rivals."""
 MARKERS = {
     "probe_held_out": Marker("probe R², held-out points", "probe"),
     "probe_in_sample": Marker("probe R², in sample", "probe"),
@@ -96,13 +96,13 @@ MARKERS = {
 
 
 def predicted_sign(marker: str, position: str) -> int:
-    """Return the predicted sign of composing minus failing networks, which is reversed for the fall over stages."""
+    """Return the predicted sign of the difference composing − failing networks, reversed for the fall over stages."""
     sign = MARKERS[marker].sign
     return -sign if position == FALL else sign
 
 
 def at_positions(result: xarray.Dataset) -> xarray.DataArray:
-    """Return the values `(…, marker, position)` from the variables that `measured` returns."""
+    """Return marker values `(…, marker, position)` from the variables returned by `measured`."""
     values = result[list(MARKERS)].to_dataarray("marker")
     places = xarray.concat([place(values) for place in PLACES.values()], dim="position")
     staged = xarray.DataArray([marker.staged for marker in MARKERS.values()], dims="marker")
@@ -115,7 +115,7 @@ KERNEL_STAGES = ("effective_rank", "schmidt_rank", "single_factor")
 
 def measured(batch: Batch) -> dict[str, Any]:
     """Return scores and all markers of the finished runs of an arm (experimental condition)."""
-    # These decoders need memory for every pixel or pair of pixels.
+    # The memory used by these decoders grows with the number of pixels or of pixel pairs.
     if batch.spec.decoder.kind in ("transformer", "coordinate") and (len(batch) > 1 or batch.memory > attention.MEMORY):
         return attention.one_by_one(measured, batch)
     scores, fit = batch.scores, training_fit(batch)
@@ -197,12 +197,12 @@ class Settings(
 
 
 def _of(study: Study[Any], preset: Settings, kept: Callable[..., bool] = lambda *labels: True) -> Iterator[RunSpec]:
-    """Yield the specs of another study's arms for whose labels `kept` is true."""
+    """Yield the specs of another study's arms whose labels satisfy `kept`."""
     return (arm.spec for arm in study.arms(preset) if kept(*arm.labels))
 
 
 def _changed(spec: RunSpec, **task: Any) -> RunSpec:
-    """Return the same run on another task."""
+    """Return the same run spec with a modified task."""
     return spec.replace(task=spec.task.replace(**task))
 
 

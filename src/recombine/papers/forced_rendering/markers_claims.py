@@ -2,7 +2,7 @@
 
 We take "composition needs factorization" to mean that composing networks have a larger F than failing networks of the
 same architecture and code. "Near the top" means better than three quarters of the markers (metrics used to predict
-composition) that the paper does not name. docs/reproduction.md (C21) has the details.
+composition) not named in the paper. See docs/reproduction.md (C21) for details.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from recombine.reproduction.figures import FigureSpec
 from recombine.reproduction.intervals import Estimate, Interval
 
 TOP = 0.25
-"""Largest share of rivals that may be better than a marker that counts as near the top."""
+"""Largest share of rivals that may beat a marker near the top."""
 
 
 def _of_networks(networks: xarray.Dataset, estimated: Callable[[scoring.Table], Estimate]) -> Sample:
@@ -52,7 +52,7 @@ def auroc_less_half(networks: xarray.Dataset, marker: str, position: str, sign: 
 
 
 def ranks(networks: xarray.Dataset, cases: Mapping[str, str], *, free: bool = False) -> dict[str, Sample]:
-    """Return the share of rivals better than each case's marker; `free` leaves out those that need held-out targets."""
+    """Return the share of rivals that beat each case's marker; `free` excludes rivals that need held-out targets."""
     names, places = ([str(name) for name in networks[dim].values] for dim in ("marker", "position"))
     rivals = [
         k
@@ -73,7 +73,7 @@ def ranks(networks: xarray.Dataset, cases: Mapping[str, str], *, free: bool = Fa
 
 
 def _factorization_alternatives(data: Data) -> dict[str, Sample]:
-    """Return AUROCs for F at other positions, variants of F, pairs across codes, and with whole-grid networks."""
+    """Return AUROCs of F at other positions, of variants of F, across codes, and including whole-grid networks."""
     networks = scoring.never_shown(data["markers"])
     across = networks.assign_coords(code=("network", np.full(networks.sizes["network"], "any")))
     return {
@@ -87,7 +87,7 @@ def _factorization_alternatives(data: Data) -> dict[str, Sample]:
 
 
 def _top_alternatives(data: Data) -> dict[str, Sample]:
-    """Return ranks of variants of F and dv, and of F among markers that need no held-out targets."""
+    """Return the ranks of variants of F and dv, and of F among markers that do not need held-out targets."""
     networks = scoring.never_shown(data["markers"])
     cases = {
         "F over held-out points": "factorization_held",
@@ -130,7 +130,7 @@ MODEL = f"logistic model of the best {scoring.MODEL_MARKERS}"
 
 
 def draw(result: xarray.Dataset) -> Figure:
-    """Draw the AUROC of all markers on left-out architectures, and the two best against OOD accuracy."""
+    """Plot the AUROC of all markers on left-out architectures, and the two best against OOD accuracy."""
     ranked, combined = scoring.ranking(result), scoring.model(result)
     with styled():
         figure = pyplot.figure(figsize=(11.2, 6.4), layout="constrained")
@@ -142,7 +142,7 @@ def draw(result: xarray.Dataset) -> Figure:
 
 
 def _ranks(ax: Axes, ranked: list[scoring.Ranked], combined: Interval) -> None:
-    """Draw one row per marker, the best on top; open dots are markers that need held-out targets."""
+    """Plot one row per marker, best on top; open dots denote markers that need held-out targets."""
     rows = []
     for marker in ranked:
         title = f"{marker.title}{', fall' if marker.position == FALL else ''} {'↑' if marker.higher else '↓'}"

@@ -1,17 +1,17 @@
-"""Ranking of markers (metrics used to predict composition) by AUROC, and the record that `diagnose` reads.
+"""Ranking of markers (metrics used to predict composition) by AUROC, and the record read by `diagnose`.
 
-The AUROC of a marker is the share of pairs of a composing and a failing network in which the composing network has the
-larger value; ties count half. The two networks of a pair have the same architecture (decoder family) and the same code
+A marker's AUROC is the fraction of pairs of a composing and a failing network in which the composing network has the
+larger value; ties count as half. Both networks of a pair have the same architecture (decoder family) and the same code
 with the same settings, so a marker that differs only between architectures or codes gets 0.5. Networks are pooled over
-depth, hold-out, data and remedy, and an architecture's AUROC is over all its pairs.
+depth, hold-out, data and remedy, and an architecture's AUROC is computed over all its pairs.
 
 For each architecture, a marker's position and sign are chosen such that the mean AUROC over the *other* architectures
 is farthest from 0.5, and the marker is then scored on the left-out architecture. The score is the unweighted mean over
 architectures. If the sign is fixed in advance, only the position is chosen, by the largest AUROC with that sign.
 
-For intervals, arms (experimental conditions) that have pairs are resampled within each architecture. Networks are not
-resampled, because those of an arm differ only in the seed. Position and sign are chosen again in every resample. An
-architecture that has no pairs in a resample is excluded from its mean.
+For confidence intervals, arms (experimental conditions) with pairs are resampled within each architecture. Individual
+networks are not resampled, because those of an arm differ only in their seed. Position and sign are chosen anew in
+every resample. An architecture without pairs in a resample is excluded from its mean.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from recombine.reproduction.report.verdicts import sentence
 from recombine.reproduction.results import Results
 
 FEWEST = 2
-"""Fewest composing and failing networks with the same code for an architecture to be scored."""
+"""Minimum number of composing and of failing networks with the same code for an architecture to be scored."""
 RESAMPLES = 10_000
 RANKING_RESAMPLES = 2000
 MODEL_RESAMPLES = 500
@@ -52,16 +52,16 @@ class Table:
     """Marker values of the networks that learnt."""
 
     values: np.ndarray
-    """`[network, marker, position]`; NaN where missing."""
+    """Array `[network, marker, position]`, NaN where missing."""
     composing: np.ndarray
     architecture: np.ndarray
     code: np.ndarray
-    """Networks are paired only within a code; if all codes are equal, any two can be paired."""
+    """Only networks with equal codes are paired; if all codes are equal, any two can be paired."""
     arm: np.ndarray
     """Networks of the same arm differ only in the seed."""
 
     def part(self, chosen: np.ndarray) -> Table:
-        """Return the table of some of the networks, selected by mask or index."""
+        """Return the table for a subset of networks, selected by mask or index."""
         return Table(*(getattr(self, field.name)[chosen] for field in fields(self)))
 
     @cached_property
@@ -82,12 +82,12 @@ def never_shown(networks: xarray.Dataset) -> xarray.Dataset:
 
 
 def counted(networks: xarray.Dataset) -> np.ndarray:
-    """Return which networks learnt."""
+    """Return a mask of the networks that learnt their training data."""
     return np.asarray((learnt(networks) & trained(networks)).values, dtype=bool)
 
 
 def table_of(networks: xarray.Dataset, chosen: np.ndarray | None = None) -> Table:
-    """Return the markers of the chosen networks, by default of all that learnt."""
+    """Return the markers of the chosen networks (by default, all that learnt)."""
     every = Table(
         np.asarray(networks["value"].transpose("network", "marker", "position").values, dtype=float),
         np.asarray(networks["ood_accuracy"].values, dtype=float) >= COMPOSING_ACCURACY,
@@ -111,7 +111,7 @@ class Pairs(NamedTuple):
     wins: np.ndarray
     """Number of pairs in which the composing network has the larger value, `[marker and position, arm, arm]`."""
     pairs: np.ndarray
-    """Number of pairs whose values are both present, with the same axes."""
+    """Number of pairs in which both values are present, with the same axes."""
 
     def aurocs(self, weights: np.ndarray) -> np.ndarray:
         """Return AUROCs `[draw, marker and position]` with arms repeated `weights[draw, arm]` times."""
@@ -135,19 +135,19 @@ def paired(table: Table, name: str) -> Pairs:
 
 
 def aurocs(table: Table, resamples: int = 0, seed: int = 0) -> np.ndarray:
-    """Return AUROCs `[draw, architecture, marker, position]` of scored architectures, for the table or resamples."""
+    """Return AUROCs `[draw, architecture, marker, position]` of scored architectures for the table or its resamples."""
     generator, parts = np.random.default_rng(seed), []
     for name in table.scored:
         pairs = paired(table, name)
         draws = multiplicities(len(pairs.arms), resamples, generator)
-        # 1000 resamples at a time, to limit memory
+        # process 1000 resamples at a time to limit memory
         scores = [pairs.aurocs(draws[at : at + 1000]) for at in range(0, len(draws), 1000)]
         parts.append(np.concatenate(scores).reshape(-1, *table.values.shape[1:]))
     return np.stack(parts, axis=1) if parts else np.full((max(1, resamples), 0, *table.values.shape[1:]), np.nan)
 
 
 def multiplicities(arms: int, resamples: int, generator: np.random.Generator) -> np.ndarray:
-    """Return how often each arm is drawn, `[draw, arm]`; without resamples, one draw with every arm once."""
+    """Return how often each arm is drawn, `[draw, arm]`; without resampling, a single draw includes every arm once."""
     if not resamples:
         return np.ones((1, arms))
     return generator.multinomial(arms, np.full(arms, 1 / arms), size=resamples).astype(float)
@@ -182,7 +182,7 @@ def chosen(scores: np.ndarray, signs: np.ndarray | None = None) -> Choice:
 
 
 def chosen_elsewhere(scores: np.ndarray, signs: np.ndarray | None = None) -> Choice:
-    """For each architecture, choose by the mean AUROC of all others; `scores` are what `aurocs` returns."""
+    """Choose for each architecture by the mean AUROC of all others; `scores` is the result of `aurocs`."""
     others = [mean(np.delete(scores, k, axis=-3), -3) for k in range(scores.shape[-3])]
     return chosen(np.stack(others, axis=-3), signs)
 
@@ -198,7 +198,7 @@ def left_out(scores: np.ndarray, signs: np.ndarray | None = None) -> np.ndarray:
 
 
 def share_above(scores: np.ndarray, marker: int) -> np.ndarray:
-    """Return the share of the other scored markers with a higher left-out score; ties count half."""
+    """Return the share of the other scored markers with a higher left-out score; ties count as half."""
     own, others = scores[..., marker, None], np.delete(scores, marker, axis=-1)
     there = np.isfinite(others)
     above = ((others > own) + 0.5 * (others == own)).sum(axis=-1, where=there)
@@ -207,7 +207,7 @@ def share_above(scores: np.ndarray, marker: int) -> np.ndarray:
 
 
 def mean(values: np.ndarray, axis: int) -> np.ndarray:
-    """Return the mean of values that are not NaN, without numpy's warning where all are NaN."""
+    """Return the mean of non-NaN values, without numpy's warning where all are NaN."""
     return np.asarray(np.ma.filled(np.ma.masked_invalid(values).mean(axis=axis), np.nan))
 
 
@@ -226,7 +226,7 @@ class Ranked(NamedTuple):
 
 
 def ranking(networks: xarray.Dataset) -> list[Ranked]:
-    """Return all markers in the study's Dataset, best first and those without a score last."""
+    """Return all markers in the study's Dataset, best first, with unscored markers last."""
     table = table_of(never_shown(networks))
     scores = aurocs(table)
     value, draws = left_out(scores)[0], left_out(aurocs(table, RANKING_RESAMPLES))
@@ -260,7 +260,7 @@ def model(networks: xarray.Dataset) -> Interval:
 
 
 def model_left_out(table: Table, resamples: int = 0, seed: int = 0) -> np.ndarray:
-    """Return the model's left-out AUROC for the table or resamples of its arms, `[draw]`; NaN for one architecture."""
+    """Return the model's left-out AUROC for the table or resamples of its arms, `[draw]`; NaN with one architecture."""
     scores, generator = aurocs(table, resamples, seed), np.random.default_rng(seed)  # both draw the same arms
     part = table.part(with_pairs(table) & np.isin(table.architecture, table.scored))
     repeats = np.zeros((len(scores), len(part.arm)), dtype=int)
@@ -276,7 +276,7 @@ def model_left_out(table: Table, resamples: int = 0, seed: int = 0) -> np.ndarra
 
 
 def _model_score(table: Table, scores: dict[str, np.ndarray]) -> float:
-    """Return the model's left-out AUROC, given those of the markers in each architecture."""
+    """Return the model's left-out AUROC, given the markers' AUROCs in each architecture."""
     there = [name for name, own in scores.items() if np.isfinite(own).any()]
     if len(there) < 2:
         return float("nan")
@@ -318,7 +318,7 @@ OTHER_NAMES = {
     "memorised": ("superposition memorised",),
     "kernel_binary": ("kernel_agreement binary",),
 }
-"""Names that a diagnosis uses for a marker in addition to its registered columns."""
+"""Names used in a diagnosis for a marker, in addition to its registered columns."""
 ADVICE = {
     "C25": ("coordinate", "render each pixel from code and coordinate, which composed without further changes"),
     "C23": ("isolated", "train on images of single factors (stripes) too, which composed where combinations did not"),
@@ -327,7 +327,7 @@ ADVICE = {
 
 
 def write_marker_auroc(results: Results, judgements: Iterable[Judgement], path: Path) -> None:
-    """Write the file that a diagnosis reads (`diagnosis.result.packaged`), with advice according to the verdicts."""
+    """Write the file read by diagnoses (`diagnosis.result.packaged`), with advice based on the verdicts."""
     record = marker_auroc_record(results.dataset("markers"), judgements)
     text = json.dumps(record, indent=1, ensure_ascii=False)
     rows = re.sub(r"\{\s+\"auroc\"[^}]*\}", lambda score: " ".join(score[0].split()), text)  # one line per metric

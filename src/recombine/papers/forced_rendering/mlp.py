@@ -1,9 +1,9 @@
 """Do MLPs warp the held-out region the other way? (App. E.3, Fig. 13, 14)
 
-MLPs of several depths and a CNN of the preset's depth are trained on bump and rate codes. With rate codes, MLPs do not
-learn their training data with the published recipe. Ours have 256 neurons, codes in [−1, 1], and four times the steps
-at half the rate, in float32 since nearby codes are close. Neither F nor the held-out contrast of log10 dv depends on
-the scale of the code. docs/reproduction.md (C17) says how the claim is interpreted.
+MLPs of several depths and a CNN of the preset's depth are trained on bump and rate codes. Rate-coded MLPs do not
+learn their training data with the published recipe. Ours use 256 neurons, codes in [−1, 1], four times as many steps
+at half the learning rate, and float32, since nearby codes differ little. Neither F nor the held-out contrast of
+log10 dv depends on the scale of the code. See docs/reproduction.md (C17) for our interpretation of the claim.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ class MLPSettings(BumpPreset):
     mlp_rate_width: Count = 256
     """Neurons per hidden layer of rate-coded MLPs; the paper's 128 are too few to learn the training images."""
     mlp_rate_steps: Count = 12600
-    """Optimiser steps of rate-coded MLPs."""
+    """Optimiser steps for rate-coded MLPs."""
     mlp_rate_lr: Positive = 5e-4
-    """Learning rate of rate-coded MLPs."""
+    """Learning rate for rate-coded MLPs."""
 
     variants: ClassVar[Mapping[str, Any]] = {
         "quick": {
@@ -56,7 +56,7 @@ class MLPSettings(BumpPreset):
     }  # fmt: skip
 
     def mlp_spec(self, code: str, depth: int) -> RunSpec:
-        """Return an MLP run with settings that learn the training data."""
+        """Return an MLP run spec with settings that allow the training data to be learnt."""
         if code != "rate":
             return self.spec(encoding=code, decoder=MLP(width=self.mlp_bump_width, depth=depth))
         decoder = MLP(width=self.mlp_rate_width, depth=depth)
@@ -103,7 +103,7 @@ def _compared(data: Data, decoder: str) -> dict[str, xarray.Dataset]:
 
 
 def _other_depths(data: Data, decoder: str) -> dict[str, xarray.Dataset]:
-    """Return one decoder's networks of all other depths; CNNs are in the depth study, if it is present."""
+    """Return one decoder's networks of all other depths; CNNs come from the depth study, if present."""
     networks = data["mlp"].sel(decoder=MLP_ARM) if decoder == MLP_ARM else data.get("depth")
     if networks is None:
         return {}
@@ -116,7 +116,7 @@ def _other_depths(data: Data, decoder: str) -> dict[str, xarray.Dataset]:
 
 
 def _warped(decoder: str, volume: Literal["more", "less"]) -> Statement:
-    """Return the statement that most networks have more or less volume in the held-out region than outside."""
+    """Return the statement that most networks have more (or less) volume inside the held-out region than outside."""
 
     def share(networks: xarray.Dataset, place: Callable[..., xarray.DataArray] = tables.mean_after_input) -> Sample:
         return majority(place(networks["contrast"]) * (1 if volume == "more" else -1), networks)
@@ -135,7 +135,7 @@ def _warped(decoder: str, volume: Literal["more", "less"]) -> Statement:
 
 
 def _compared_with_cnns(criterion: Criterion, statistic: Statistic, other: Statistic, words: str) -> Statement:
-    """Return a statement about MLPs minus CNNs; alternatives are another statistic (`words`) and other depths."""
+    """Return a statement comparing MLPs with CNNs; alternatives are another statistic (`words`) and other depths."""
 
     def less_cnns(data: Data, own: Statistic, mlps: Mapping[str, xarray.Dataset]) -> dict[str, Sample]:
         cnns = _compared(data, CNN_ARM)
@@ -149,7 +149,7 @@ def _compared_with_cnns(criterion: Criterion, statistic: Statistic, other: Stati
 
 
 def _smoothness(networks: xarray.Dataset) -> xarray.DataArray:
-    """Return minus the mean absolute second difference of F over its total variation; 0 if F is constant."""
+    """Return the negative mean absolute second difference of F divided by its total variation; 0 if F is constant."""
     own = networks["factorization"]
     variation = tables.total_variation(own)
     rough = abs(own.isel(stage=slice(1, None)).diff("stage", n=2)).mean("stage")

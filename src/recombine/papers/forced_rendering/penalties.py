@@ -39,7 +39,7 @@ from recombine.tasks import BumpTask
 
 NONE, ENTROPY, VARIANCE, BOTH = "none", "entropy", "variance", "both"
 ARMS = {NONE: "no penalty", ENTROPY: "entropy", VARIANCE: "variance", BOTH: "both"}
-"""Arms and their labels in figures."""
+"""Arms, mapped to their labels in figures."""
 UNIT, RAW, OTHER_SIZE = "unit vectors", "raw vectors", "unit vectors, another N"
 """Labels of `vectors`: the paper's convention, the published scripts', and the paper's at another image size. Without
 the variance penalty the first two are identical, and networks are stored under unit vectors."""
@@ -57,7 +57,7 @@ class PenaltySettings(Common):
     penalty_size: Count = 32
     """Image size N of the penalty study."""
     penalty_other_size: Count = 28
-    """Image size N of a few additional networks; the same as in the other studies."""
+    """Image size N for a few additional networks, the same as in the other studies."""
     penalty_sigma: Positive = 1.5
     """Width of the bump in pixels."""
     penalty_epochs: Count = 1000
@@ -76,7 +76,7 @@ class PenaltySettings(Common):
 
 
 def penalised_spec(preset: PenaltySettings, arm: str, vectors: str = "unit", size: int | None = None) -> RunSpec:
-    """Return the run for one arm of the ablation with the authors' settings; `size` defaults to the preset's."""
+    """Return the run spec of one ablation arm with the authors' settings; `size` defaults to the preset's."""
     return RunSpec(
         task=BumpTask(
             size=size or preset.penalty_size, sigma=preset.penalty_sigma, encoding="onehot", holdout="corner",
@@ -94,7 +94,7 @@ def penalised_spec(preset: PenaltySettings, arm: str, vectors: str = "unit", siz
 
 
 class PenaltyStudy(Study[PenaltySettings]):
-    """Study that ablates the two penalties."""
+    """Ablation study of the two penalties."""
 
     name: ClassVar[str] = "penalties"
     question: ClassVar[str] = "Do penalties on rendered embeddings make a network compose?"
@@ -131,12 +131,12 @@ class PenaltyStudy(Study[PenaltySettings]):
 
 
 def embedding_scores(images: Tensor) -> dict[str, Tensor]:
-    """Return mean effective rank, band index and alignment of embeddings `[member, factor, value, row, column]`.
+    """Return the mean effective rank, band index and alignment of embeddings `[member, factor, value, row, column]`.
 
     `aligned` is the share of embeddings with a band within one pixel of the row or column of their value. Every image
     has a brightest row, so only images with most of their variance along one axis count as bands. Pixels and values
     within the convolutions' reach of the border are excluded, since padding causes bands there. `aligned_any` counts
-    bands of any strength, `aligned_wide` also bands shifted by no more than the later convolutions could correct.
+    bands of any strength; `aligned_wide` also counts bands shifted by no more than later convolutions could correct.
     """
     border = min(REACH, images.shape[-1] // 4)
     return {
@@ -165,7 +165,7 @@ STAGES = {1: "embedding", 2: "first convolution", 3: "second convolution", 4: "o
 AFTER_EMBEDDING = slice(2, None)
 RESAMPLES = 4000
 FEWEST_MISSES = 1e-3
-"""Lower bound for shares of misplaced bumps in ratios; less than one held-out bump."""
+"""Lower bound on shares of misplaced bumps in ratios, which is less than one held-out bump."""
 Networks = Callable[[str], xarray.Dataset]
 """Function that returns the networks of an arm under one convention."""
 Comparison = Callable[[Networks], Sample]
@@ -180,10 +180,10 @@ def _statement(
     controls: Samples = no_samples,
     prefix: str = "",
 ) -> Statement:
-    """Return a statement on a comparison under the paper's convention, with other conventions and comparisons."""
+    """Return a statement on a comparison under the paper's convention, with others as alternatives."""
 
     def networks(data: Data, convention: str) -> Networks:
-        unit = (NONE, ENTROPY) if convention == RAW else ()  # without the variance penalty, both are the same
+        unit = (NONE, ENTROPY) if convention == RAW else ()  # identical without the variance penalty
         return lambda arm: data["penalties"].sel(arm=arm, vectors=UNIT if arm in unit else convention)
 
     def alternatives(data: Data) -> dict[str, Sample]:
@@ -214,7 +214,7 @@ def _smoothing(**chosen: Any) -> Comparison:
 
 
 def _median(compare: Comparison) -> Comparison:
-    """Return the same comparison using the median over networks, bootstrapped with a fixed seed."""
+    """Return the same comparison using the median across networks, bootstrapped with a fixed seed."""
 
     def estimated(values: np.ndarray) -> Resampled:
         if not len(values):
@@ -228,7 +228,7 @@ def _median(compare: Comparison) -> Comparison:
 def _errors(criterion: Criterion, region: str, larger: str, smaller: str) -> Statement:
     """Compare the errors of two arms in decades; alternatives are medians and, for held-out points, misplaced bumps.
 
-    Misplaced training bumps are not compared, because networks that count have hardly any.
+    Misplaced training bumps are not compared, because networks that learnt have hardly any.
     """
 
     def errors(arms: Networks) -> Sample:

@@ -1,4 +1,4 @@
-"""Settings shared by this paper's studies. Defaults are the paper's settings, with 56 seeds for networks in claims.
+"""Settings shared by this paper's studies; defaults follow the paper, with 56 seeds for networks used in claims.
 
 The `quick` preset uses small images, small networks and few seeds, and runs in minutes on two CPU cores.
 """
@@ -20,7 +20,7 @@ class Common(Preset):
     seeds: Seeds = 56
     """Number of seeds per experimental condition used to judge a claim."""
     extra_seeds: Seeds = 12
-    """Number of seeds per experimental condition that no claim depends on; at most `seeds`."""
+    """Number of seeds per experimental condition not used in any claim, at most `seeds`."""
     first_seed: Count = 100
     """First seed. Seeds 0 to 31 are avoided, because their results were known when the criteria were written."""
     precision: Precision = "bf16"
@@ -49,7 +49,7 @@ class BumpPreset(WithDepth, WithLearningRate):
     """Settings for studies that use bump images on the default grid."""
 
     size: Count = 28
-    """Image side N in pixels."""
+    """Image side length N in pixels."""
     width: Count = 64
     """Channels of the CNN."""
     samples: Count = 2000
@@ -62,7 +62,7 @@ class BumpPreset(WithDepth, WithLearningRate):
     def spec(
         self, *, decoder: DecoderSpec | None = None, steps: int | None = None, lr: float | None = None, **task: Any
     ) -> RunSpec:
-        """Return a run on bumps with seed 0; `task` overrides fields of the task."""
+        """Return a run spec on bumps with seed 0; `task` overrides fields of its task."""
         return RunSpec(
             task=BumpTask(**{"size": self.size, "training": f"draws:{self.samples}", **task}),
             decoder=decoder or self.cnn(self.depth),
@@ -75,9 +75,9 @@ class BumpPreset(WithDepth, WithLearningRate):
 
 
 CODES = ("bump", "rate")
-"""The two encodings that the paper compares."""
+"""The two encodings compared in the paper."""
 ALL_CODES = ("bump", "onehot", "rate", "ramp", "positional")
-"""All encodings of a position that are compared."""
+"""All position encodings that are compared."""
 
 
 def kept_combinations(spec: RunSpec) -> int:

@@ -1,8 +1,8 @@
 """Are memorising and composing networks in different kernel regimes? (App. A.4–A.5)
 
-Three quantities of the Gram matrix of outputs are measured for failing (bumps alone), stripe-trained and penalised
+Three properties of the outputs' Gram matrix are measured for failing (bumps alone), stripe-trained and penalised
 networks: PF_Coeff, the operator-Schmidt spectrum, and the relative Frobenius distance ‖K − K*‖ / ‖K*‖ to the Gram
-matrix of ideal bump images. Kernels are cosines of outputs minus the background, so brightness does not matter.
+matrix of ideal bump images. Kernels are cosine similarities of outputs minus background, so brightness is irrelevant.
 
 The appendix contradicts itself on which regime composes (docs/theory.md), so the claim is exploratory: each composing
 arm (experimental condition) is compared with the network without the remedy.
@@ -33,7 +33,7 @@ from recombine.reproduction.study import Arm, Study, Trials
 
 FAILING, STRIPES, STRIPES_BUMPS = "bumps alone", "stripes only", "stripes and bumps"
 RIVALS = {STRIPES: FAILING, STRIPES_BUMPS: FAILING, PENALISED: UNPENALISED}
-"""Composing arms, and for each the arm without the remedy."""
+"""Composing arms, mapped to the corresponding arms without the remedy."""
 
 
 class RegimeStudy(Study[Settings]):
@@ -78,7 +78,7 @@ def _ideal(batch: Batch) -> dict[str, Any]:
 
 
 def _kernel(images: Tensor) -> Tensor:
-    """Return the cosines between images `[…, point, y, x]`."""
+    """Return the cosine similarities between images `[…, point, y, x]`."""
     return gram_matrix(images.flatten(-2).double(), "cosine")
 
 
@@ -96,7 +96,7 @@ STUDY = RegimeStudy()
 
 
 def _less_failing(data: Data, name: str, sign: int, words: str = "") -> dict[str, Sample]:
-    """Return composing minus failing networks, or with `sign=-1` failing minus composing ones."""
+    """Return the difference composing − failing networks, or failing − composing if `sign=-1`."""
     pairs = {pair[0]: [data["regimes"].sel(arm=arm) for arm in pair] for pair in RIVALS.items()}
     return {f"{arm}{words}": difference(name, *own[::sign]) for arm, own in pairs.items()}
 
@@ -132,11 +132,11 @@ PANELS = {
     "single_factor": "PF_Coeff, single factors",
     "kernel_distance": "distance to ideal kernel",
 }
-"""Variables drawn by arm, and the titles of their panels."""
+"""Variables plotted by arm, mapped to their panel titles."""
 
 
 def regimes_figure(result: xarray.Dataset) -> Figure:
-    """Draw Schmidt spectra and ranks, single-factor weights, and distances to the ideal kernel."""
+    """Plot Schmidt spectra and ranks, single-factor weights, and distances to the ideal kernel."""
     arms = [str(arm) for arm in result["arm"].values]
     ticks = [arm.replace(", ", ",\n").replace(" and ", "\nand ") for arm in arms]
     with styled():

@@ -1,12 +1,12 @@
 """What does a network draw in a gap between the angles it was trained on? (App. E.2, Fig. 9)
 
-Training data are one digit rotated by every angle except those strictly between 160° and 200°, or several digits, of
-which only the first has the gap. The code is (cos θ, sin θ), plus a one-hot code of the digit if there are several.
+The training data are one digit rotated by every angle except those strictly between 160° and 200°, or several digits,
+of which only the first has the gap. The code is (cos θ, sin θ), plus a one-hot code of the digit if there are several.
 
 Conventions: errors are divided by the error of a blank image for that digit, averaged over the gap. `stage_speed` is
-the mean of ‖df/dθ‖ inside the gap over that outside. `roughness_held` and `roughness_kept` are defined as in the bump
-task, with the speed as the volume. Images (0 to 255) and principal components of the stages are from the first seed.
-Variables of networks trained on several digits start with `many_`.
+the ratio of mean ‖df/dθ‖ inside to outside the gap. `roughness_held` and `roughness_kept` are defined as in the bump
+task, with speed in place of volume. Images (0 to 255) and principal components of the stages are from the first seed.
+Variables for networks trained on several digits start with `many_`.
 
 The smoothness of stages is compared with the bump task, where stages of failing networks are rough. Networks of the two
 tasks are paired by index, since their seeds are unrelated.
@@ -40,7 +40,7 @@ ONE, MANY = "one digit", "many digits"
 OUTPUT, BLEND, TRUTH = "output_image", "blend_image", "truth_image"
 """Names of the stored images at angles across the gap."""
 MARGIN, INNER_MARGIN = 0.25, 0.4
-"""Share of the gap that regressions leave out at each edge, and the same for the stricter alternative."""
+"""Fraction of the gap excluded from regressions at each edge, by default and in the stricter alternative."""
 INNER_DIMS = {
     **dict.fromkeys(("error", "error_others"), ("angle",)),
     **dict.fromkeys(("stage_speed", "stage_roughness", "roughness_held", "roughness_kept"), ("stage",)),
@@ -101,7 +101,7 @@ class RotationStudy(Study[Settings]):
 
 
 def _spec(preset: Settings, **task: Any) -> RunSpec:
-    """Return a run with the published recipe: squared error plus 0.1 times absolute error, and weak weight decay."""
+    """Return a run spec with the published recipe: squared error plus 0.1 times absolute error, weak weight decay."""
     return RunSpec(
         task=RotationTask(size=preset.rotation_size, training="each", **task),
         decoder=CNN(width=preset.rotation_width, depth=preset.depth),
@@ -121,7 +121,7 @@ def _tabulated(trials: Trials[Settings], arm: str, measure: Callable[[Batch], di
 
 
 def _angles(batch: Batch, prefix: str = "") -> dict[str, Any]:
-    """Return the coordinates: the angles, and which of them lie in the gap."""
+    """Return as coordinates the angles and which of them lie in the gap."""
     task, name = _task(batch), f"{prefix}angle"
     return {name: task.grid.factors[-1].values.numpy(), f"{prefix}gap": (name, in_gap(task).numpy())}
 
@@ -151,14 +151,14 @@ def _over_angles(batch: Batch) -> dict[str, Any]:
 
 
 def _errors(batch: Batch) -> np.ndarray:
-    """Return the error over blank, `[member, digit, angle]`."""
+    """Return errors relative to a blank image's, `[member, digit, angle]`."""
     task = _task(batch)
     error, blank = (batch.stored(name).reshape(-1, task.digits, task.angles) for name in ("error", "blank"))
     return np.asarray(error / blank[:, :, in_gap(task).numpy()].mean(axis=2, keepdims=True))
 
 
 def _stages(batch: Batch) -> dict[str, Tensor]:
-    """Return speed and roughness by stage, inside the gap and outside; NaN for a stage that is constant."""
+    """Return each stage's speed and roughness inside versus outside the gap; constant stages yield NaN."""
     task = _task(batch)
     points, held = task.grid.points.to(batch.device), task.held_out
     metrics = metric_tensor(batch.reader(), points, members=1, memory=batch.memory)
@@ -178,7 +178,7 @@ def _stages(batch: Batch) -> dict[str, Tensor]:
 
 
 def _pictures(batch: Batch) -> dict[str, Any]:
-    """Return outputs, true images and blends at nine angles across the gap, edges included."""
+    """Return outputs, true images and blends at nine angles across the gap, including its edges."""
     task = _task(batch)
     shown = torch.linspace(*gap_edges(task), 9, dtype=torch.float64)
     values = first_digit(task, shown)
@@ -191,7 +191,7 @@ def _pictures(batch: Batch) -> dict[str, Any]:
 
 
 def _components(batch: Batch) -> dict[str, Any]:
-    """Return principal components of the first network's stages at up to 250 angles; the code is unchanged."""
+    """Return principal components of the first network's stages at up to 250 angles; the code is left untransformed."""
     task = _task(batch)
     chosen = torch.arange(0, task.angles, -(-task.angles // 250))
     points = task.grid.points[chosen].to(batch.device)
@@ -229,10 +229,10 @@ def gap_edges(task: RotationTask) -> tuple[float, float]:
 
 
 def in_middle(task: RotationTask, margin: float = MARGIN) -> Bool[Tensor, " angle"]:
-    """Return which held-out angles have a distance of at least `margin` times the gap's width from its edges."""
+    """Return which held-out angles are at least `margin` times the gap's width away from its edges."""
     low, high = gap_edges(task)
     depth = (gap_angles(task) - low) / (high - low)
-    return torch.minimum(depth, 1 - depth) >= margin - 1e-9  # rounding
+    return torch.minimum(depth, 1 - depth) >= margin - 1e-9  # rounding tolerance
 
 
 def first_digit(task: RotationTask, angles: Tensor) -> Tensor:
@@ -253,25 +253,25 @@ def linear_blend(task: RotationTask, angles: Float[Tensor, " angle"]) -> Float[T
 
 
 # Each output in the gap is regressed, over pixels, on the true image at that angle and those at the gap's two edges.
-# There is no intercept, since the background is 0. The weight of the edges minus that of the truth, averaged over
-# angles, is −1 for a network that draws the truth, 1 for any blend of the edges (whose weights sum to 1), and 0 for a
-# network that draws nothing. Weights may be negative, to allow for networks that draw something else.
+# There is no intercept, since the background is 0. The weight of the edge images minus that of the true image, averaged
+# over angles, is −1 for a network that draws the true image, 1 for any blend of the edge images (whose weights sum to
+# 1), and 0 for a network that draws nothing. Weights may be negative, to allow for networks that draw something else.
 #
-# Near an edge the truth is almost that edge's image, so the weights are ill-determined; hence the margin.
-# `blend_less_truth` can use all angles, because its two weights are shared by all, and angles at which truth and blend
-# nearly coincide contribute almost nothing.
+# Near an edge, the true image almost equals that edge's image, so the weights are ill-determined; hence the margin.
+# `blend_less_truth` can use all angles, because its two weights are shared by all of them, and angles at which the true
+# image and the blend nearly coincide contribute almost nothing.
 
 
 def edge_regression(
     drawn: Float[Tensor, "*member angle y x"], truths: Float[Tensor, "angle y x"], edges: Float[Tensor, "edge y x"]
 ) -> tuple[Float[Tensor, "*member angle image"], Float[Tensor, "*member angle"]]:
-    """Return the weights of the truth and both edges in each output, and the explained share (NaN if it is blank)."""
+    """Return each output's weights on the true image and both edge images, and the share explained (NaN if blank)."""
     known = torch.stack([truths, *(edge.expand_as(truths) for edge in edges)], dim=1)
     return _least_squares(drawn.flatten(-2), known.flatten(-2).to(drawn.device))
 
 
 def edges_less_truth(weights: Float[Tensor, "*member angle image"]) -> Float[Tensor, "*member"]:
-    """Return the weight of the edges minus that of the truth, averaged over angles."""
+    """Return the weight of the edge images minus that of the true image, averaged over angles."""
     return (weights[..., 1:].sum(dim=-1) - weights[..., 0]).mean(dim=-1)
 
 
@@ -287,7 +287,7 @@ def blend_less_truth(
 def _least_squares(
     drawn: Float[Tensor, "*shape pixel"], known: Float[Tensor, "*row image pixel"]
 ) -> tuple[Float[Tensor, "*shape image"], Float[Tensor, "*shape"]]:
-    """Return the weights of known images in outputs, and the share of the outputs' square that they explain."""
+    """Return the weights of known images in outputs, and the share of the outputs' energy that they explain."""
     drawn, known = drawn.double(), known.double()
     weights = (drawn[..., None, :] @ torch.linalg.pinv(known))[..., 0, :]
     residual = drawn - (weights[..., None, :] @ known)[..., 0, :]
@@ -295,15 +295,15 @@ def _least_squares(
     return weights, 1 - residual.square().sum(dim=-1) / torch.where(square > 0, square, torch.nan)
 
 
-# Over all angles, a stage's activations form a closed path. Its roughness is the mean length of the second differences
-# f(i + 1) − 2 f(i) + f(i − 1) over that of the first differences (f(i + 1) − f(i − 1)) / 2. The ratio of means, rather
-# than the mean of ratios, gives little weight to angles at which the stage hardly changes.
+# Over all angles, a stage's activations form a closed path. Its roughness is the mean norm of the second differences
+# f(i + 1) − 2 f(i) + f(i − 1) divided by that of the first differences (f(i + 1) − f(i − 1)) / 2. The ratio of means,
+# rather than the mean of ratios, gives little weight to angles at which the stage hardly changes.
 
 
 def stage_roughness(
     activations: Float[Tensor, "*member angle feature"], inside: Bool[Tensor, " angle"]
 ) -> Float[Tensor, "*member"]:
-    """Return roughness inside the gap over that outside; NaN if the path is constant in either or straight outside."""
+    """Return the ratio of roughness inside to outside the gap; NaN if constant in either region or straight outside."""
     path = activations.double()
     after, before = path.roll(-1, dims=-2), path.roll(1, dims=-2)
     second, first = (after - 2 * path + before).norm(dim=-1), (after - before).norm(dim=-1) / 2
@@ -312,10 +312,11 @@ def stage_roughness(
 
 
 def principal_scores(activations: Float[Tensor, "angle feature"]) -> np.ndarray:
-    """Return scores on principal components, `[angle, component]`, largest first, that leave out 1e-5 of the variance.
+    """Return scores `[angle, component]` on the principal components that explain all but 1e-5 of the variance.
 
-    There are at least two. The scores preserve distances up to a factor, which is all that UMAP uses, so figures can be
-    drawn without the network. The largest score is 1, and each component's largest entry is positive.
+    There are at least two components, largest first. The scores preserve distances up to a factor, which is all that
+    UMAP uses, so figures can be drawn without the network. The largest score is 1, and each component's largest entry
+    is positive.
     """
     centred = (activations - activations.mean(dim=0)).double()
     values, vectors = torch.linalg.eigh(centred @ centred.mT)
@@ -352,7 +353,7 @@ def _many_digits(data: Data, statistic: str) -> Sample:
 
 
 def _rougher_inside(networks: xarray.Dataset) -> xarray.DataArray:
-    """Return log10 of the roughness of log10 volume in the hold-out over outside, mean over stages after the input."""
+    """Return the mean over non-input stages of log10 (log10-volume roughness inside the hold-out / outside)."""
     inside = decades(networks["roughness_held"], networks["roughness_kept"])
     return inside.isel(stage=slice(1, None)).mean("stage")
 

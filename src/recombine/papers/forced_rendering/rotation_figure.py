@@ -43,7 +43,7 @@ def embeddings() -> dict[str, Embed]:
 
 
 def rotation_figure(result: xarray.Dataset) -> Figure:
-    """Draw the error over angle for one and several digits, stages in two dimensions, and images across the gap."""
+    """Plot the error against angle for one and several digits, stages in two dimensions, and images across the gap."""
     methods = embeddings()
     with styled():
         figure = pyplot.figure(figsize=(9.2, 5.7 + 1.7 * len(methods)), layout="constrained")
@@ -55,7 +55,7 @@ def rotation_figure(result: xarray.Dataset) -> Figure:
 
 
 def _curves(part: SubFigure, result: xarray.Dataset) -> None:
-    """Draw the error over angle, with the gap shaded up to the adjacent training angles."""
+    """Plot the error against angle, with the gap shaded up to the adjacent training angles."""
     many = {"many_error": "digit with the gap", "many_error_others": "other digits, mean"}
     panels = {"(a) one digit": {"error": ""}, f"(e) {result.attrs['digits']} digits, a gap for one": many}
     axes = part.subplots(1, 2, sharey=True)
@@ -75,7 +75,7 @@ def _curves(part: SubFigure, result: xarray.Dataset) -> None:
 
 
 def _stages(part: SubFigure, result: xarray.Dataset, methods: Mapping[str, Embed]) -> None:
-    """Draw every stage as a path over angles, one row per embedding method; the code is drawn once."""
+    """Plot every stage as a path over angles, one row per embedding method; the code is plotted only once."""
     names = list(result["stage"].values)
     axes = part.subplots(len(methods), len(names), squeeze=False)
     speed = result["stage_speed"].mean("seed").values
@@ -96,7 +96,7 @@ def _stages(part: SubFigure, result: xarray.Dataset, methods: Mapping[str, Embed
 
 
 def _path(ax: Axes, result: xarray.Dataset, places: np.ndarray) -> Any:
-    """Draw a dot per angle, coloured by angle, with the gap highlighted; return the dots."""
+    """Plot one dot per angle, coloured by angle, with the gap highlighted, and return the dots."""
     angle, gap = result["some_angle"].values, result["some_gap"].values
     x, y = places.T
     ax.scatter(x, y, s=16, color="0.55", linewidths=0, rasterized=True)
@@ -110,7 +110,7 @@ def _path(ax: Axes, result: xarray.Dataset, places: np.ndarray) -> Any:
 
 
 def _pictures(part: SubFigure, result: xarray.Dataset) -> None:
-    """Draw outputs, blends and true images, one column per angle."""
+    """Show outputs, blends and true images, one column per angle."""
     shown = result["shown"].values
     axes = part.subplots(len(PICTURES), len(shown), squeeze=False)
     for line, (name, title) in zip(axes, PICTURES.items(), strict=True):

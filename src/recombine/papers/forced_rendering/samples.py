@@ -1,8 +1,8 @@
-"""Samples for claims: one number per network, and which networks count.
+"""Samples for claims: one number per network, and which networks are included.
 
-A network counts only if it learnt its training data, which means that its error is below a tenth of a blank image's and
-more than 95 % of its bumps are in place (for tasks without bumps, only the error matters). If the training data are all
-kept (not held-out) combinations, scores over these are used. Otherwise the Dataset has scores on the training examples
+A network is included only if it learnt its training data, i.e. its error is below a tenth of a blank image's and more
+than 95 % of its bumps are in place (for tasks without bumps, only the error matters). If the training data are all kept
+(not held-out) combinations, scores on these are used. Otherwise, the Dataset contains scores on the training examples
 (`scores.training_fit`), which are used instead. An *arm* is an experimental condition.
 """
 
@@ -25,7 +25,7 @@ LEARNT = Learnt()
 COMPOSING_ACCURACY = 0.9
 
 PerSeed = Callable[[xarray.Dataset], xarray.DataArray]
-"""Function that computes one number per seed from the part of a Dataset for one arm."""
+"""Function that computes one number per seed from one arm's slice of a Dataset."""
 Statistic = str | PerSeed
 """A function as above, or the name of a variable."""
 
@@ -48,7 +48,7 @@ def trained(networks: xarray.Dataset) -> xarray.DataArray:
 def sample(
     values: xarray.DataArray, *networks: xarray.Dataset, estimated: Callable[[np.ndarray], Estimate] | None = None
 ) -> Sample:
-    """Return a sample of one value per seed, counting seeds whose `networks` all learnt (default: trimmed mean)."""
+    """Return a sample of one value per seed, using only seeds whose `networks` all learnt (default: trimmed mean)."""
     were_trained = [np.asarray(trained(part).values, dtype=bool) for part in networks]
     counted = [np.asarray(learnt(part).values) & own for part, own in zip(networks, were_trained, strict=True)]
     shares = [own.sum() / max(1, there.sum()) for own, there in zip(counted, were_trained, strict=True)]
@@ -59,17 +59,17 @@ def sample(
 
 
 def number(networks: xarray.Dataset, statistic: Statistic) -> xarray.DataArray:
-    """Return a statistic of an arm for each seed."""
+    """Return an arm's statistic for each seed."""
     return networks[statistic] if isinstance(statistic, str) else statistic(networks)
 
 
 def measured(networks: xarray.Dataset, statistic: Statistic) -> Sample:
-    """Return the sample of a statistic over the networks that learnt."""
+    """Return a sample of a statistic, restricted to networks that learnt."""
     return sample(number(networks, statistic), networks)
 
 
 def measured_by(networks: xarray.Dataset, statistic: Statistic, words: str, *dims: str) -> dict[str, Sample]:
-    """Return the sample of a statistic for every trained arm along `dims`; `words` is the template of case names."""
+    """Return the sample of a statistic for every trained arm along `dims`; `words` is the template for case names."""
     cases = {}
     for labels in product(*(networks[dim].values for dim in dims)):
         arm = dict(zip(dims, labels, strict=True))
@@ -95,11 +95,11 @@ def difference(
 
 
 ratio = partial(difference, by=decades)
-"""The same comparison as log10 of the ratio."""
+"""The same comparison, as log10 of the ratio."""
 
 
 def some_distances(values: xarray.DataArray) -> list[int]:
-    """Return the smallest, a middle and the largest distance that have values."""
+    """Return the smallest, a middle and the largest distance with non-missing values."""
     present = [int(d) for d in values["distance"].values if values.sel(distance=d).notnull().any()]
     return list(dict.fromkeys(present[k] for k in np.linspace(0, len(present) - 1, 3).astype(int))) if present else []
 
@@ -112,7 +112,7 @@ COMPOSES = {
     "accuracy": above("held-out accuracy", COMPOSING_ACCURACY),
     "over_blank": below("held-out error over blank", 0.5),
 }
-"""Criteria for networks that fail to compose or that compose, keyed by held-out score."""
+"""Criteria for failing and composing networks, keyed by held-out score."""
 
 
 def held_out_statements(
@@ -154,15 +154,15 @@ CONTROLS = {
     FAILING: (STRIPED, WHOLE, UNTRAINED),
     UNPENALISED: (PENALISED, LOW_RANK_WHOLE, LOW_RANK_UNTRAINED),
 }
-"""Failing arms, and the arms of the same architecture that each is compared with."""
+"""Failing arms, mapped to the arms of the same architecture that each is compared with."""
 INITIAL = {UNTRAINED: FAILING, LOW_RANK_UNTRAINED: UNPENALISED}
-"""Untrained arms, and for each the arm whose initial weights it has."""
+"""Untrained arms, mapped to the arms whose initial weights they share."""
 
 
 def controlled(
     data: Data, statistic: Statistic, pairs: Mapping[str, tuple[str, str]], compared: Callable[..., Sample] = difference
 ) -> dict[str, Sample]:
-    """Compare a statistic between pairs of arms of the control study, seed by seed; empty without that study."""
+    """Compare a statistic between pairs of arms of the control study, if available, seed by seed."""
     if "controls" not in data:
         return {}
     arms = data["controls"]

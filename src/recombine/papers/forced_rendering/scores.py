@@ -1,8 +1,8 @@
 """Scores shared by several studies: the fit to the training examples, and errors inside the hold-out.
 
-Conventions: errors are relative to a blank image's, separately for bumps and stripes, and the larger of the two counts,
+Conventions: errors are relative to a blank image's, separately for bumps and stripes, and the larger is reported,
 because stripes are so much brighter that they would dominate a joint mean. Every distinct example counts once. Accuracy
-is over bumps only, because a stripe has no position along one of its axes, and NaN if there are none.
+covers bumps only, because a stripe has no position along one of its axes, and is NaN if there are none.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from recombine.tasks import Task
 
 
 def training_fit(batch: Batch, outputs: Tensor | None = None) -> dict[str, Tensor]:
-    """Return each run's `training_over_blank` and `training_accuracy`; `outputs` at all grid points save time."""
+    """Return `training_over_blank` and `training_accuracy` per run; pass `outputs` at all grid points to save time."""
     task = batch.task
     stripes = batch.outputs(task.isolated_values()) if task.isolated else None
     everywhere = batch.outputs(task.grid.points) if outputs is None else outputs
@@ -27,7 +27,7 @@ def training_fit(batch: Batch, outputs: Tensor | None = None) -> dict[str, Tenso
 
 
 def fit_of_outputs(task: Task, seeds: Sequence[int], outputs: Tensor, stripes: Tensor | None) -> dict[str, Tensor]:
-    """Return the same from outputs at all grid points, `[member, point, y, x]`, and outputs for stripes."""
+    """Return the same scores, computed from outputs at all grid points `[member, point, y, x]` and for stripes."""
     points = task.grid.points
     used = torch.stack([_used(task, seed) for seed in seeds])
     over = _over_blank(task, outputs, points, used)
@@ -40,7 +40,7 @@ def fit_of_outputs(task: Task, seeds: Sequence[int], outputs: Tensor, stripes: T
 
 
 def _used(task: Task, seed: int) -> Tensor:
-    """Return which grid points are in a seed's training set."""
+    """Return a mask of the grid points in a seed's training set."""
     values = task.training_values(seed)
     bumps = values[values.isfinite().all(dim=1)]
     nearest = task.grid.nearest(bumps)
@@ -62,7 +62,7 @@ def _mean(values: Tensor, used: Tensor) -> Tensor:
 
 
 DISTANCE_DIMS = {f"distance_{name}": ("distance",) for name in ("mse", "over_blank", "accuracy")}
-"""Dimensions of the scores by distance; the first entry is for 1 px from the kept region."""
+"""Dimensions of the scores by distance; the first entry is at 1 px from the kept (not held-out) region."""
 DISTANCE_METRICS = ("distance_inside", "interior")
 
 

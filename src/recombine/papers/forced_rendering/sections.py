@@ -13,7 +13,7 @@ SECTIONS = (
     ),
     Section(
         "fails",
-        "It fails",
+        "Failure to generalize",
         "A decoder is given the two coordinates of a spot, already disentangled, and only has to draw it. It sees "
         "every column and every row in training, but a box of combinations is held out. If it had learnt what a "
         "coordinate means, it would draw the missing pairs as well. The maps show the error for every pair, and the "
@@ -57,7 +57,7 @@ SECTIONS = (
     ),
     Section(
         "architecture",
-        "Fix it by architecture",
+        "Architectural fixes",
         "The first remedy forces each coordinate to be rendered as an image before anything is combined: every value "
         "has an embedding that is an image, and penalties push these images to be simple (low rank) and equal in "
         "variance. The figures show the embeddings, the volume element, and which penalty matters. A decoder that "
@@ -68,7 +68,7 @@ SECTIONS = (
     ),
     Section(
         "data",
-        "Fix it by data",
+        "Fixes through training data",
         "The second remedy leaves the network unchanged. It adds images of a single coordinate: a vertical stripe for "
         "a column, a horizontal one for a row, with the other coordinate absent. There are only two stripes for every "
         "pixel along a side, and a few spots show what a crossing looks like. The figures compare stripes and a few "
@@ -87,7 +87,7 @@ SECTIONS = (
     ),
     Section(
         "rotation",
-        "The same with rotation",
+        "Rotation task",
         "Here the factor is an angle: a digit is rotated, and a range of angles is left out. The figure shows the "
         "error along the circle, how the activity of each stage changes along it, and whether the network draws the "
         "digit at that angle in the gap, or a blend of the gap's two edges.",

@@ -36,25 +36,25 @@ WITH, WITHOUT, PERCENT, PERCENT_ALONE, FULL = FAMILIES = (
 STRIPES_ONLY, STRIPES_AND_BUMPS = "stripes only", "stripes and bumps"
 """Arms (experimental conditions) of the tuning study, also shown in Fig. 4f."""
 TOLERANCE = 1
-"""Number of pixels by which a band may lie outside the part of the image that its unit covers."""
+"""Number of pixels by which a band may lie outside the image region covered by its unit."""
 SOME, MANY = 50, 100
 """Numbers of bumps added to the stripes: in Fig. 4d–e, and where outputs are proper bumps (Fig. 4b, 15)."""
 
 
 class StripeSettings(BumpPreset):
     bumps: Several = (0, 10, 50, 100, 200)
-    """Numbers of bumps added to the stripes (Fig. 4b); all but 0 are also trained without stripes."""
+    """Numbers of bumps added to the stripes (Fig. 4b); all but 0 are also used without stripes."""
     percents: Several = (1, 5, 20, 50)
     """Numbers of bumps with and without stripes, as percentages of the kept combinations (Fig. 7b)."""
 
     variants: ClassVar[Mapping[str, Any]] = {"quick": {"bumps": (0, 10, 30), "percents": (5,)}}
 
     def closest(self, bumps: int) -> int:
-        """Return the number in `bumps` that is closest to the paper's."""
+        """Return the available number of bumps closest to the paper's."""
         return min(self.bumps, key=lambda own: abs(own - bumps))
 
     def striped_spec(self, bumps: int, **task: Any) -> RunSpec:
-        """Return a run on all stripes and this number of bumps."""
+        """Return a run spec for training on all stripes and the given number of bumps."""
         return self.spec(isolated=True, training=f"pick:{bumps}", **task)
 
 
@@ -108,11 +108,11 @@ class StripeStudy(Study[StripeSettings]):
 def conjunctions(task: Task, outputs: Tensor, alone: Tensor) -> dict[str, Tensor]:
     """Return how additive held-out outputs are, and how much stripes and a bump contribute to them (§4.2, Fig. 4b).
 
-    `outputs` are those at all grid points, `[member, point, y, x]`, and `alone` those for single factors. An *additive
+    `outputs` are given at all grid points, `[member, point, y, x]`, and `alone` for single factors. An *additive
     conjunction* is a non-negative combination of a point's two training stripes (`recombine.metrics.superposition`).
     `additive` is the fraction of the held-out outputs explained by the best combinations, and `additive_inside` the
     same in the interior of the hold-out. `additive_unweighted` is the fraction explained by the unweighted sum of the
-    network's outputs, D(x, ∅) + D(∅, y), which can be negative. `stripe_share` and `bump_share` are the contributions
+    network's outputs, D(x, ∅) + D(∅, y), and can be negative. `stripe_share` and `bump_share` are the contributions
     when the true bump is added to the stripes.
     """
     device, held_out = outputs.device, task.held_out.to(outputs.device)
@@ -136,7 +136,7 @@ def conjunctions(task: Task, outputs: Tensor, alone: Tensor) -> dict[str, Tensor
 
 
 def _stripes_of_points(task: Task, stripes: Tensor) -> Tensor:
-    """Return each factor's image of its value alone at every grid point, `[…, factor, point, pixel]`."""
+    """Return the image of each factor's value alone for every grid point, `[…, factor, point, pixel]`."""
     values, points = task.isolated_values(), task.grid.points
     rows = [torch.nonzero(points[:, k, None] == values[None, :, k])[:, 1] for k in range(points.shape[1])]
     return torch.stack([stripes[..., own.to(stripes.device), :] for own in rows], dim=-3)
@@ -157,7 +157,7 @@ def band_scores(maps: Tensor, channels: int) -> dict[str, Tensor]:
     the variance of their maps so that silent units do not count. `first_band` is the band index, the share of variance
     along one axis. `first_orientation` is |V_x − V_y| / V, which is 1 for a band and 0 for two crossing bands.
     `first_alignment` is the share of units whose band lies, within `TOLERANCE`, in the rows or columns covered by the
-    unit's pixel, as in penalised embeddings.
+    unit's pixel, as for penalised embeddings.
     """
     side = round((maps.shape[1] / channels) ** 0.5)
     variance = maps.double().var(dim=(-2, -1), correction=0)
@@ -182,7 +182,7 @@ STUDY = StripeStudy()
 
 
 def striped(result: xarray.Dataset, bumps: int) -> xarray.Dataset:
-    """Return the networks trained on all stripes and this number of bumps."""
+    """Return the networks trained on all stripes and the given number of bumps."""
     return result.sel(family=WITH, bumps=bumps)
 
 
@@ -192,7 +192,7 @@ def all_bumps(result: xarray.Dataset) -> xarray.Dataset:
 
 
 def with_bumps(bumps: int) -> str:
-    """Return the name of the training set of stripes and this number of bumps."""
+    """Return the name of the training set with stripes and the given number of bumps."""
     return f"stripes and {bumps} bumps" if bumps else "stripes alone"
 
 
@@ -225,7 +225,7 @@ def stripes_figure(result: xarray.Dataset, threshold: xarray.Dataset, tuning: xa
 
 
 def _samples(axes: np.ndarray, result: xarray.Dataset, added: list[int]) -> None:
-    """Draw two stripes, and two held-out outputs for each number of bumps."""
+    """Show two stripes, and two held-out outputs for each number of bumps."""
     images = result["stripe_image"].values
     half, background = len(images) // 2, float(result.attrs["background"])
     for ax, image in zip(axes, (images[half // 2], images[half + half // 2]), strict=False):
@@ -240,7 +240,7 @@ def _samples(axes: np.ndarray, result: xarray.Dataset, added: list[int]) -> None
 
 
 def _tuning(axes: np.ndarray, tuning: xarray.Dataset) -> None:
-    """Draw a neuron of an early stage and one of a late stage."""
+    """Plot a neuron from an early stage and one from a late stage."""
     for line, stage in zip(axes, (0, tuning.sizes["shown"] - 1), strict=True):
         neuron_row(line, tuning, tuning["map"].sel(arm=STRIPES_AND_BUMPS).isel(shown=stage))
         line[1].set_xlabel("x")
@@ -251,7 +251,7 @@ def _tuning(axes: np.ndarray, tuning: xarray.Dataset) -> None:
 
 
 def neuron_row(axes: np.ndarray, tuning: xarray.Dataset, maps: xarray.DataArray) -> None:
-    """Draw maps of a stage's first neurons, and in the last two panels their means over y and over x."""
+    """Plot maps of a stage's first neurons and, in the last two panels, their means over y and over x."""
     *pictures, over_y, over_x = axes
     for ax, values, color in zip(pictures, maps.values, panels.COLORS, strict=False):
         panels.grid_image(ax, values, tuning, **panels.color_limits(values, 0, 100))
@@ -324,7 +324,7 @@ def percents_figure(result: xarray.Dataset) -> Figure:
 
 
 def _percent_arms(result: xarray.Dataset) -> list[tuple[str, int]]:
-    """Return the arms with stripes and p % of the kept bumps, preceded by stripes alone if those were trained."""
+    """Return the arms with stripes and p % of the kept bumps, preceded by stripes alone if available."""
     none = [(WITH, 0)] if 0 in listed_attribute(result, "added") else []
     return none + [(PERCENT, percent) for percent in listed_attribute(result, "percents")]
 

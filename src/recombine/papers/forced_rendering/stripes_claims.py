@@ -1,4 +1,4 @@
-"""Claims on stripes: do they make a network compose, and what do they do to it?
+"""Claims about stripes: do they make a network compose, and how do they change it?
 
 In C10 and C23, which compare training data, "bumps alone" means the same number of bumps without stripes. In C12 and
 C22, which compare with failing networks, it means all training bumps.
@@ -26,7 +26,7 @@ Comparison = Callable[[xarray.Dataset, int], Sample]
 
 
 def _by_bumps(compare: Comparison, chosen: Callable[[int, Mapping[str, Any]], bool]) -> Samples:
-    """Return one case per number of bumps that `chosen` accepts; the attributes have `shown` (50) and `many` (100)."""
+    """Return one case per number of bumps accepted by `chosen`, given `shown` (50) and `many` (100) as attributes."""
 
     def cases(data: Data) -> dict[str, Sample]:
         result = data["stripes"]
@@ -46,7 +46,7 @@ def _gain(result: xarray.Dataset, bumps: int) -> Sample:
 
 
 def _less_all_bumps(statistic: samples.Statistic) -> Comparison:
-    """Compare a statistic of networks trained on stripes and some bumps with that of those trained on all bumps."""
+    """Compare a statistic between networks trained on stripes and some bumps and those trained on all bumps."""
     return lambda result, bumps: samples.difference(statistic, striped(result, bumps), all_bumps(result))
 
 
@@ -67,7 +67,7 @@ def other_additive(data: Data) -> dict[str, Sample]:
 
 
 def other_gains(data: Data) -> dict[str, Sample]:
-    """Return gains for other numbers of bumps, gains over all training bumps, and the change of shares."""
+    """Return gains for other numbers of bumps, gains over all training bumps, and the change in stripe share."""
     result = data["stripes"]
     many, added = int(result.attrs["many"]), listed_attribute(result, "added")
     cases = dict(_by_bumps(_gain, lambda n, about: n not in (0, about["many"]))(data))
@@ -105,7 +105,7 @@ def other_bands(data: Data) -> dict[str, Sample]:
 
 
 def _by_percent(chosen: Callable[[int], bool], *, errors: bool = False) -> Samples:
-    """Return gains in accuracy from stripes at chosen percentages of bumps; `errors` adds error ratios at all."""
+    """Return gains in accuracy from stripes at chosen percentages of bumps; `errors` adds error ratios at every one."""
 
     def cases(data: Data) -> dict[str, Sample]:
         result = data["stripes"]

@@ -1,14 +1,14 @@
 """Do held-out outputs superpose memorised images, and with which kernel? (§3.3, Fig. 1 d–e, 8)
 
-The networks are the bump- and rate-coded ones of the encodings study, and fewer with other codes, other depths, dark
-bumps or an MLP. All quantities are measured in the interior of the hold-out unless their name says otherwise:
+The networks are the bump- and rate-coded ones of the encodings study, plus a smaller number with other codes or depths,
+dark bumps or an MLP. All quantities are measured in the interior of the hold-out unless stated otherwise in their name:
 
 - `matched`, `mismatched`: variance explained by the best non-negative combination of training images that share x or
-  y, and of the same number that share neither; `own_…`: the same with the network's outputs as images; `truth`,
-  `beyond_truth`: variance explained by the true image, and additionally by matching images;
+  y, and of as many images that share neither; `own_…`: the same, using the network's outputs as images; `truth`,
+  `beyond_truth`: variance explained by the true image, and additional variance explained by matching images;
 - `memorised`, `averaged`: variance explained by equal-weight matching outputs and by D(x̄) + D(ȳ); `…_null`: chance;
-- `kernel_or`, `kernel_product`, `kernel_radial`, `kernel_sum`: correlation between a family of kernels and each of the
-  `SIMILARITIES` of held-out and kept outputs; `kernel_p`: p-value of `or` against shifted kernels (cosine only);
+- `kernel_or`, `kernel_product`, `kernel_radial`, `kernel_sum`: correlation between a kernel family and each of the
+  `SIMILARITIES` between held-out and kept outputs; `kernel_p`: p-value of `or` against shifted kernels (cosine only);
 - `block_contrast`: block contrast for each of the `CONTRASTS`;
 - `several_peaks`, `peak_count`, `centred_peaks`, `aligned`, `aligned_chance`, `away_aligned`, `away_chance`: see
   `recombine.metrics.errors`.
@@ -48,7 +48,7 @@ def overlap(threshold: float) -> str:
 
 COSINE, DISTANCE, ALL_ROWS, STANDARDISED = "cosine", "L2 distance", "cosine, all rows", "cosine, rows standardised"
 SIMILARITIES = (COSINE, DISTANCE, *map(overlap, THRESHOLDS), ALL_ROWS, STANDARDISED)
-"""Similarities that kernels are compared with, over rows in the interior unless their name says otherwise."""
+"""Similarities with which kernels are compared, over rows in the interior unless the name says otherwise."""
 FAMILIES = ("or", "product", "radial", "sum")
 """Families of kernels; `or` is the smoothed binary factorized kernel."""
 FULL_MATRIX = "cosine, full matrix"
@@ -57,15 +57,15 @@ CONTRASTS = (COSINE, DISTANCE, *map(overlap, THRESHOLDS), FULL_MATRIX)
 KERNELS = {
     "cosine": "cosine similarity", "l2": "L2 distance", "overlap": f"pixel overlap above {SHOWN_THRESHOLD:g}"
 }  # fmt: skip
-"""Kernels shown in figures, and their titles."""
+"""Kernels shown in figures, mapped to their titles."""
 OUTPUT, SUM, X_ALONE, Y_ALONE, TRUTH = PANELS = ("answer", "superposition", "x alone", "y alone", "truth")
-"""Images of Fig. 1d, by their names in the Dataset."""
+"""Names of the images of Fig. 1d in the Dataset."""
 
 SUPERPOSITION_METRICS = (
     "averaged_prediction", "block_contrast", "gram_matrix", "interior", "kernel_families", "nonnegative_superposition",
     "peak_scores", "superposition_scores",
 )  # fmt: skip
-"""Metrics that `superposition_scores_of` uses."""
+"""Metrics used by `superposition_scores_of`."""
 SUPERPOSITION_DIMS = {**{f"kernel_{family}": ("similarity",) for family in FAMILIES}, "block_contrast": ("blocks",)}
 SUPERPOSITION_COORDS = {"similarity": list(SIMILARITIES), "blocks": list(CONTRASTS)}
 PEAK_NAMES = {"several": "several_peaks", "count": "peak_count", "centred": "centred_peaks"}
@@ -189,7 +189,7 @@ def _pictured(batch: Batch) -> dict[str, Any]:
 
 
 def _matrix_order(task: Task) -> tuple[Tensor, int]:
-    """Return the points of a Gram matrix, kept ones first, and their number; large grids use every second value."""
+    """Return a Gram matrix's points, kept ones first, and the number kept; large grids use every second value."""
     step = 2 if max(task.grid.shape) > 16 else 1
     chosen = (task.grid.indices % step == 0).all(dim=1)
     kept, held = (torch.nonzero(chosen & region).flatten() for region in (~task.held_out, task.held_out))

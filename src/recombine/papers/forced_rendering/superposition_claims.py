@@ -1,4 +1,4 @@
-"""Claims and figures on what failing networks draw instead, and on their kernel.
+"""Claims and figures about what failing networks draw instead, and about their kernels.
 
 Everything is measured in the interior of the hold-out. The first case of a claim is the bump-coded, default-depth CNN.
 """
@@ -89,7 +89,7 @@ def _bump_less_rate(data: Data, blocks: str, *, dark: bool = False) -> Sample:
 
 
 def aligned_artefacts(networks: xarray.Dataset) -> xarray.DataArray:
-    """Return the share of peaks away from the truth that lie in the true row or column, minus chance."""
+    """Return the share of peaks away from the true position that lie in the true row or column, minus chance."""
     return networks["away_aligned"] - networks["away_chance"]
 
 
@@ -169,7 +169,7 @@ CLAIMS = (
 
 
 def superposition_row(figure: SubFigure, result: xarray.Dataset) -> None:
-    """Draw an output and its components, Gram matrices, and the OR kernel's advantage by threshold."""
+    """Plot an output and its components, Gram matrices, and the OR kernel's advantage by threshold."""
     left, right = divided(figure, 1, 2, width_ratios=[3.3, 2.6])
     titles = {
         measures.OUTPUT: "(d) output", measures.X_ALONE: "x, mean y", measures.Y_ALONE: "mean x, y",

@@ -1,7 +1,7 @@
 """Do networks that compose have the structure that Appendix A of the paper requires? (§3.4, App. A)
 
-The networks are CNNs and MLPs on bump codes and the low-rank decoder on one-hot codes, each without a remedy, with one
-(stripes and 100 bumps, or both penalties), trained on the whole grid, and untrained. We measure the number of products
+The networks are CNNs and MLPs with bump codes and low-rank decoders with one-hot codes, each without a remedy, with one
+(stripes and 100 bumps, or both penalties), trained on the whole grid, or untrained. We measure the number of products
 of single-factor functions in outputs, pixel by pixel (Eq. 17); whether a linear map (Eq. 24) or an invertible flow
 (Eq. 25–27) splits a stage into one block per factor; how well factors can be decoded, and the rank of the Jacobian
 (A.3); the kernel's position between memorisation and factorization (A.5); and the share of a stage that is a sum of
@@ -55,9 +55,9 @@ KINDS = ("no remedy", "remedy", "whole grid", "untrained")
 WHOLE = {family: arms[2] for family, arms in FAMILIES.items()}
 UNTRAINED = {family: arms[3] for family, arms in FAMILIES.items()}
 COMPOSING = {"CNN": FAMILIES["CNN"][1], "low-rank": FAMILIES["low-rank"][1], "MLP": WHOLE["MLP"]}
-"""Composing arm of each architecture. MLPs do not compose with stripes (30 % in place on seeds 0 to 7)."""
+"""Composing arm of each architecture. MLPs do not compose with stripes (30 % of bumps in place, seeds 0 to 7)."""
 INITIAL = {untrained: failing for failing, _, _, untrained in FAMILIES.values()}
-"""Untrained arms, and for each the arm whose initial weights it has."""
+"""Untrained arms, mapped to the arms whose initial weights they share."""
 FLOW = "nonlinear_factorization"
 STAGE_COLUMNS = (
     "kernel_axis", "linear_factorization", "factor_recovery", "factor_recovery_held_out", "reversibility", "additivity",
@@ -74,9 +74,9 @@ LARGEST_RANK = 4
 
 class Settings(MLPSettings, StripeSettings, PenaltySettings):
     theory_epsilon: Positive = 0.3
-    """Largest relative error of a sum of products."""
+    """Largest relative error allowed for a sum of products."""
     theory_pixels: Count = 32
-    """Number of pixels for which products are counted by search; those with the most energy in the target are used."""
+    """Number of pixels for which products are counted by search, chosen by their energy in the target."""
     theory_flow_steps: Count = 150
     """Maximum number of training steps for a flow that splits a stage into blocks."""
     theory_seeds: Seeds = 40
@@ -176,12 +176,12 @@ STUDY = TheoryStudy()
 
 
 def linear_split(networks: xarray.Dataset) -> xarray.DataArray:
-    """Return the mean over hidden stages of the linear test's R²; negative values, worse than the mean, count as 0."""
+    """Return the mean over hidden stages of the linear test's R²; negative values count as 0."""
     return mean_of_hidden(networks["linear_factorization"].clip(min=0))
 
 
 def _against(data: Data, cases: Mapping[str, tuple[Mapping[str, str], Statistic]]) -> dict[str, Sample]:
-    """Return failing networks minus others for each architecture; `cases` maps name suffixes to (arms, statistic)."""
+    """Return failing-minus-other differences per architecture; `cases` maps name suffixes to (arms, statistic)."""
     result = data["theory"]
     return {
         f"{family}{words}": difference(
@@ -195,7 +195,7 @@ def _against(data: Data, cases: Mapping[str, tuple[Mapping[str, str], Statistic]
 def _compared(
     criterion: Criterion, others: Mapping[str, str], statistic: PerSeed, otherwise: Mapping[str, Statistic]
 ) -> Statement:
-    """State how failing networks differ from others, with other statistics and, as controls, other networks."""
+    """State how failing networks differ from others, with alternative statistics and other networks as controls."""
     controls = {"whole grid": WHOLE} if others is COMPOSING else {"composing": COMPOSING}
     controls["untrained"] = UNTRAINED
     return Statement(
@@ -299,11 +299,11 @@ ALONG_STAGES = {
     "additivity": "variance in a sum of blocks",
     "hole_openness": "width of the hole",
 }
-"""Variables drawn along the stages, and the titles of their columns."""
+"""Variables plotted against stage, mapped to their column titles."""
 
 
 def theory_figure(result: xarray.Dataset) -> Figure:
-    """Draw products, the kernel axis and four variables along the stages, one row per architecture."""
+    """Plot products, the kernel axis and four variables along the stages, one row per architecture."""
     with styled():
         figure, axes = pyplot.subplots(
             len(FAMILIES), 2 + len(ALONG_STAGES), figsize=(14.0, 2.5 * len(FAMILIES)), layout="constrained"
@@ -331,7 +331,7 @@ def theory_figure(result: xarray.Dataset) -> Figure:
 
 
 def _kernel_axis(ax: Axes, result: xarray.Dataset, arms: tuple[str, ...]) -> None:
-    """Draw the positions of the outputs' kernels between known kernels, one dot per network."""
+    """Plot the positions of output kernels between known kernels, one dot per network."""
     for place, (arm, color) in enumerate(zip(arms, COLORS, strict=False)):
         values = output(result["above_delta"].sel(arm=arm)).values
         values = values[np.isfinite(values)]

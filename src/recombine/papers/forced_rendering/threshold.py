@@ -2,7 +2,7 @@
 
 The threshold is the smallest training set with which networks reach 90 % coordinate accuracy. Its exponent is the
 least-squares slope of ln threshold against ln N. The paper claims N³ with bumps alone, and N with all 2N stripes and
-few or no bumps. docs/reproduction.md (C11) has the protocols, and says which exponents are tested and why.
+few or no bumps. docs/reproduction.md (C11) describes the protocols, and explains which exponents are tested and why.
 
 Bumps are drawn independently, and repeated draws count separately. Accuracy is evaluated at integer positions, over the
 whole grid if bumps are drawn from all of it, and otherwise in the held-out box. With stripes, a training set has 2N + n
@@ -50,7 +50,7 @@ class ThresholdStudy(Study[Settings]):
         return [Cell(preset, *labels) for labels in product(protocols, FAMILIES, sizes)]
 
     def arms(self, preset: Settings) -> list[Arm]:
-        """Return the first round, one network per arm: stripes alone, and all affordable numbers of bumps."""
+        """Return the first round, one network per experimental arm: stripes alone and all affordable bump counts."""
         return [
             Arm((*cell.labels, design.bumps_of(spec), spec.seed), spec)
             for cell in self.cells(preset)
@@ -117,7 +117,7 @@ def measured(
 
 @torch.no_grad()
 def training_scores(run: Run, device: torch.device) -> dict[str, float]:
-    """Return error over blank and accuracy on a network's training examples; without bumps the accuracy is NaN.
+    """Return a network's error over blank and accuracy (NaN without bumps) on its training examples.
 
     Unlike `scores.training_fit`, this handles bumps off the grid and counts repeated draws separately. If there are
     more than 1024 examples, it uses 1024 evenly spaced ones, which is a random sample since draws are unordered.
@@ -143,13 +143,13 @@ STUDY = ThresholdStudy()
 # A parabola is fitted to ln threshold against ln N. The local exponent is its slope at the largest N, and the curvature
 # is its second derivative, which is 0 for any power of N.
 #
-# A resampled threshold is infinite above the range that counts and 0 below it. The resampled slope is then infinite, or
+# A resampled threshold is infinite above the valid range and 0 below it. The resampled slope is then infinite, or
 # NaN if infinities of both signs occur. A NaN counts at both ends of an interval, so it can only widen it.
 #
 # If the target is not reached at some N, a protocol has no exponent, since leaving out that N would bias it.
 
 FEWEST_SIZES = 3
-"""Fewest sizes to which an exponent or a parabola is fitted."""
+"""Minimum number of sizes for fitting an exponent or a parabola."""
 DIMS = ("protocol", "family")
 EXPONENT, LOCAL, CURVATURE = "exponent", "local_exponent", "curvature"
 
@@ -186,7 +186,7 @@ def with_exponents(result: xarray.Dataset) -> xarray.Dataset:
 
 
 def _reason(cells: xarray.Dataset) -> str:
-    """Return why a protocol has no exponent; empty if it has one."""
+    """Return why a protocol has no exponent, or an empty string if it has one."""
     if cells.sizes["size"] < FEWEST_SIZES:
         return f"fewer than {FEWEST_SIZES} sizes"
     outcomes = zip(cells["size"].values, cells["outcome"].values, strict=True)
@@ -194,8 +194,8 @@ def _reason(cells: xarray.Dataset) -> str:
 
 
 def estimated_exponent(cells: xarray.Dataset, name: str = EXPONENT) -> Resampled:
-    """Return the exponent (or `LOCAL` exponent) of a protocol and family; unbounded interval if there is none."""
-    networks = int(cells["networks"].min())  # that learnt at the size where the fewest did
+    """Return a protocol and family's exponent (or `LOCAL` exponent), with an unbounded interval if it has none."""
+    networks = int(cells["networks"].min())  # number that learnt, at the size with the fewest
     if not np.isfinite(cells[name].item()):
         return Resampled(np.nan, (-np.inf, np.inf), networks)
     draws = cells[f"{name}_draws"].values.astype(float)
@@ -205,12 +205,12 @@ def estimated_exponent(cells: xarray.Dataset, name: str = EXPONENT) -> Resampled
 
 
 CUBIC = 2.5
-"""Exponents above this count as agreeing with the paper's 3."""
+"""Exponents above this value count as agreeing with the paper's 3."""
 CURVED = "growth at the largest N, by a parabola"
 
 
 def _bumps_alone(data: Data, protocol: str) -> xarray.Dataset:
-    """Return the results of a protocol with bumps alone."""
+    """Return a protocol's results with bumps alone."""
     return data["threshold"].sel(protocol=protocol, family=BUMPS)
 
 
@@ -252,7 +252,7 @@ def _sample(
     trained: xarray.DataArray,
     estimated: Callable[[np.ndarray], Estimate],
 ) -> Sample:
-    """Return one sample of the networks of all sizes, in which those that learnt their training set count."""
+    """Return one sample of the networks of all sizes, restricted to those that learnt their training set."""
     flat = [part.transpose("size", "network").values.ravel() for part in (values, cells["learnt"] == 1, trained)]
     return Sample(flat[0].astype(float), flat[1], flat[2], estimated)
 

@@ -7,10 +7,10 @@ avoids the need for a starting point, and damped Gauss-Newton steps refine the b
 
 A threshold is where the curve crosses the target. It cannot lie below a floor (the stripes that are always in the
 training set) and is *not reached* if it lies above the largest affordable training set. Resampled thresholds more than
-`EXTRAPOLATED` times as large as that set are infinite, which makes the interval unbounded; those below the smallest set
-tried by more than that factor are 0.
+`EXTRAPOLATED` times as large as that set become infinite, which makes the interval unbounded; those below the smallest
+set tried by more than that factor become 0.
 
-Known answers: for points on a curve, the result is its crossing; accuracies that are constant at 0.5 never cross 0.9.
+Known answers: for points on such a curve, the result is its crossing; a constant accuracy of 0.5 never crosses 0.9.
 For points on 1 − exp(−n / N²), which is not logistic, crossings are off by the same factor at every N.
 """
 
@@ -55,7 +55,7 @@ class Curves(NamedTuple):
 def fitted(
     examples: ArrayLike, accuracy: ArrayLike, weights: Floats | None = None, device: torch.device = CPU
 ) -> Curves:
-    """Fit one curve per row of network weights; by default, one curve with equal weights."""
+    """Fit one curve per row of per-network weights; by default, fit one curve with equal weights."""
     logs, reached = np.log(np.asarray(examples, dtype=float)), np.asarray(accuracy, dtype=float)
     weights = np.ones((1, len(logs))) if weights is None else weights
     at, points, rows = (torch.from_numpy(part).to(device) for part in (logs, reached, weights))
@@ -79,11 +79,11 @@ def fitted(
 
 @dataclass(frozen=True)
 class Threshold:
-    """Smallest training set that reaches a target; NaN if there is none, with the reason in `outcome`."""
+    """Size of the smallest training set that reaches a target, or NaN with the reason in `outcome`."""
 
     outcome: Outcome
     draws: Floats
-    """Resampled thresholds; infinite above and 0 below the range that counts."""
+    """Resampled thresholds, infinite above and 0 below the valid range."""
     value: float = np.nan
     low: float = np.nan
     high: float = np.nan
@@ -115,7 +115,7 @@ def threshold(
     networks = np.size(accuracy)
     counts = generator.multinomial(networks, np.full(networks, 1 / networks), size=resamples)
     where: NDArray[np.intp] = np.arange(resamples)
-    if comb(2 * networks - 1, networks) < resamples:  # with so few networks, most resamples are the same
+    if comb(2 * networks - 1, networks) < resamples:  # with so few networks, most resamples coincide
         counts, where = np.unique(counts, axis=0, return_inverse=True)
     crossings = fitted(examples, accuracy, counts.astype(float), device).crossing(target)
     draws = np.maximum(floor, crossings[where.ravel()])
@@ -138,7 +138,7 @@ def _system(place: Tensor, logs: Tensor, accuracy: Tensor, weights: Tensor) -> T
     """Return loss, best top and normal equations (three products, two right-hand sides) at each (ln slope, mid).
 
     If the top is not at a bound, it is refitted after each step, so only the component of the derivatives orthogonal
-    to the logistic counts (variable projection; Golub and Pereyra, 1973).
+    to the logistic matters (variable projection; Golub and Pereyra, 1973).
     """
     slope = place[:, :1].exp()
     distance = slope * (logs - place[:, 1:])
@@ -160,7 +160,7 @@ def _system(place: Tensor, logs: Tensor, accuracy: Tensor, weights: Tensor) -> T
 
 
 def _step(system: Tensor, damping: Tensor) -> Tensor:
-    """Return the damped Gauss-Newton step in (ln slope, mid), at most 0.5 in either, which solves the 2 × 2 system."""
+    """Return the damped Gauss-Newton step in (ln slope, mid) that solves the 2 × 2 system, clipped to ±0.5 in each."""
     _, _, slopes, mids, both, slope_side, mid_side = system.unbind(dim=1)
     slopes, mids = ((part.clamp(min=0) + TINY) * (1 + damping[:, 0]) for part in (slopes, mids))
     determinant = (slopes * mids - both**2).clamp(min=TINY)

@@ -1,4 +1,4 @@
-"""Choice of the networks that are trained to find a threshold, and the threshold estimated from them.
+"""Choice of the networks trained to find a threshold, and estimation of the threshold from them.
 
 A *cell* is one threshold to be found. Each of its networks has a different seed and training-set size n. A first round
 covers all affordable n (N/2 to 4N² bumps; with fixed epochs, at most `MOST_STEPS` steps). If any network comes near the
@@ -41,7 +41,7 @@ MOST_STEPS = 3000
 """Largest number of steps with fixed epochs; training sets that need more are not affordable."""
 RESAMPLES = 20_000
 FEWEST = 3
-"""Fewest networks for fitting a curve or taking a mean."""
+"""Minimum number of networks for fitting a curve or taking a mean."""
 PRIMARY = "whole/integer/steps/paper"
 """Protocol on which the exponent is judged, with bumps over the whole grid."""
 LITERAL = "kept/integer/steps/paper"
@@ -63,25 +63,25 @@ def spelt(protocol: str) -> str:
 
 class Settings(WithLearningRate):
     threshold_sizes: Several = (20, 28, 36, 44, 52)
-    """Image sizes N of the data-threshold study."""
+    """Image sizes N in the data-threshold study."""
     threshold_width: Count = 64
     """Channels of the paper's network."""
     threshold_depth: Count = 4
     """Depth of the paper's network."""
     threshold_steps: Count = 3150
-    """Optimiser steps of the paper's network."""
+    """Optimiser steps for the paper's network."""
     threshold_small_width: Count = 16
     """Channels of the small network."""
     threshold_small_depth: Count = 3
     """Depth of the small network."""
     threshold_small_steps: Count = 1000
-    """Optimiser steps of the small network under the fixed-steps protocols."""
+    """Optimiser steps for the small network under the fixed-steps protocols."""
     threshold_epochs: Annotated[int, Field(ge=1, le=MOST_STEPS // 6)] = 25
     """Epochs under the fixed-epochs protocols."""
     threshold_protocols: Annotated[int, Field(ge=1, le=len(PROTOCOLS))] = len(PROTOCOLS)
     """Number of protocols to run; the first two use the paper's network."""
     threshold_first: Count = 8
-    """Number of networks in the first round, each with another training-set size."""
+    """Number of networks in the first round, each with a different training-set size."""
     threshold_rest: Count = 24
     """Number of networks in the second round, near the estimated threshold."""
     threshold_alone: Count = 32
@@ -173,7 +173,7 @@ class Cell:
         return len(alone) > 0 and TrimmedMean.of(alone).interval().low >= TARGET
 
     def _fewer(self, networks: int) -> int:
-        """Return half of a number of networks for the small network, all for the paper's."""
+        """Return the number of networks to train: half the given number for the small network, all for the paper's."""
         return networks if "paper" in self.protocol else networks // 2
 
     def _alone(self, points: Points) -> Sequence[int]:

@@ -1,7 +1,7 @@
 """Figure 4c: training-set size needed for 90 % accuracy against image size, and the underlying curves.
 
-Hue shows region and centres. Circles are fixed steps, triangles fixed epochs. The paper's network is bold. Filled
-symbols are bumps alone, open ones stripes with or without bumps.
+Hue encodes region and centres. Circles denote fixed steps, triangles fixed epochs. The paper's network is in bold.
+Filled symbols denote bumps alone, open symbols stripes with or without bumps.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ DASHED: dict[str, Any] = {"color": "0.55", "linewidth": 0.8, "linestyle": (0, (4
 FAR = 1e9
 """Length of the bar of an unbounded interval."""
 CLAIMED = {BUMPS: (3, (CUBIC, FAR)), STRIPES: (1, (0.75, 1.25))}
-"""The paper's exponents, and the ranges of exponents that count as agreeing with them."""
+"""The paper's exponents, and the ranges of exponents considered to agree with them."""
 
 
 def protocol_style(protocol: str, family: str) -> dict[str, Any]:
@@ -59,12 +59,12 @@ def family_legend() -> list[Line2D]:
 
 
 def bars(value: ArrayLike, low: ArrayLike, high: ArrayLike) -> np.ndarray:
-    """Return the lengths of the bars below and above a value; unbounded ones run far off the panel."""
+    """Return the lengths of the bars below and above a value; unbounded bars extend far beyond the panel."""
     return np.clip([np.subtract(value, low), np.subtract(high, value)], 0, FAR)
 
 
 def unreached_sets(result: xarray.Dataset) -> xarray.DataArray:
-    """Return the size of the largest training set if it was not enough, else NaN."""
+    """Return the size of the largest training set if it did not suffice, else NaN."""
     return result["largest"].where(result["outcome"].isin(["not reached"])).astype(float)
 
 
@@ -76,7 +76,7 @@ def growth(result: xarray.Dataset, power: int) -> np.ndarray:
 
 
 def threshold_panel(ax: Axes, result: xarray.Dataset, *, legend: bool = True) -> None:
-    """Draw thresholds against N on log-log axes, with arrows where the target was not reached."""
+    """Plot thresholds against N on log-log axes, with arrows where the target was not reached."""
     sizes, protocols = result["size"].values.astype(float), list(result["protocol"].values)
     for words, line in {"∝ N": 2 * sizes, "∝ N²": growth(result, 2), "∝ N³": growth(result, 3)}.items():
         ax.plot(sizes, line, color="0.55", linewidth=1.0, linestyle=(0, (1, 1.6)), zorder=1)
@@ -115,7 +115,7 @@ def threshold_panel(ax: Axes, result: xarray.Dataset, *, legend: bool = True) ->
 
 
 def _draw_thresholds(ax: Axes, here: xarray.Dataset, x: np.ndarray, style: dict[str, Any]) -> None:
-    """Draw one protocol's thresholds, with arrows at the largest set where none was found."""
+    """Plot one protocol's thresholds, with arrows at the largest set where none was found."""
     value = here["threshold"].values
     if np.isfinite(value).any():
         ax.errorbar(x, value, yerr=bars(value, here["threshold_low"], here["threshold_high"]), **style)
@@ -127,7 +127,7 @@ def _draw_thresholds(ax: Axes, here: xarray.Dataset, x: np.ndarray, style: dict[
 
 
 def curves_panel(ax: Axes, result: xarray.Dataset, protocol: str) -> None:
-    """Draw every network's accuracy and the fitted curves for bumps alone, one colour per size."""
+    """Plot every network's accuracy and the fitted curves for bumps alone, one colour per size."""
     here, target = result.sel(protocol=protocol, family=BUMPS), result.attrs["target"]
     shades = pyplot.get_cmap("viridis")(np.linspace(0, 0.88, here.sizes["size"]))
     ax.axhline(target, zorder=0, **DASHED)
@@ -149,7 +149,7 @@ def curves_panel(ax: Axes, result: xarray.Dataset, protocol: str) -> None:
 
 
 def exponents_panel(ax: Axes, result: xarray.Dataset) -> None:
-    """Draw exponents with intervals, one row per protocol; bands are the ranges that agree with the paper."""
+    """Plot exponents with intervals, one row per protocol; bands mark the ranges that agree with the paper."""
     protocols, plain = list(result["protocol"].values), {"facecolor": "0.93", "edgecolor": "none", "pad": 0.5}
     centred: dict[str, Any] = {"ha": "center", "va": "center"}
     for family, (claimed, limits) in CLAIMED.items():
@@ -182,7 +182,7 @@ def exponents_panel(ax: Axes, result: xarray.Dataset) -> None:
 
 
 def threshold_figure(result: xarray.Dataset) -> Figure:
-    """Draw thresholds against N, the curves from which the paper's network's follow, and all exponents."""
+    """Plot thresholds against N, the fitted accuracy curves of selected protocols, and all exponents."""
     protocols = result["protocol"].values
     known = result["threshold"].sel(family=BUMPS).notnull().any("size").values
     first = str(protocols[int(np.argmax(known))])  # the first protocol with a threshold at any N, else the first
@@ -240,7 +240,7 @@ def threshold_caption(result: xarray.Dataset) -> str:
 
 
 def _exponents_in_words(here: xarray.Dataset, confidence: float) -> str:
-    """Return a clause that states the exponents of a family."""
+    """Return a clause stating the exponents of a family."""
     defined = here["exponent"].notnull().values
     parts = []
     if defined.any():

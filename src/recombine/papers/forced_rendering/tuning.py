@@ -1,7 +1,7 @@
 """What are neurons of stripe-trained networks tuned to? (App. E.4, Fig. 4f, 15)
 
-For the first seed, the study stores maps at four stages: in each of the channels with the largest variance, the neuron
-with the largest variance.
+For the first seed, the study stores maps of the highest-variance neuron in each of the highest-variance channels, at
+four stages.
 
 Claims are judged on tuning indices in the stripe study's Dataset, averaged over a stage's units. Late stages are the
 last hidden stage and the output.
@@ -59,7 +59,7 @@ def _shown_stages(depth: int) -> list[str]:
 
 
 def _maps(batch: Batch) -> dict[str, Any]:
-    """Return the activations of three neurons over the (x, y) grid at some stages."""
+    """Return the activations of three neurons over the (x, y) grid at the stages shown."""
     decoder: Any = batch.spec.decoder
     shown = _shown_stages(decoder.depth)
     points, maps = batch.task.grid.points.to(batch.device), []
@@ -79,7 +79,7 @@ STUDY = TuningStudy()
 
 
 def _changing(words: str, name: str, sign: int) -> Statement:
-    """State that an index falls (`sign=-1`: rises) along the stages more with stripes than with bumps alone."""
+    """State that an index falls (or rises, if `sign=-1`) along the stages more with stripes than with bumps alone."""
 
     def change(data: Data, bumps: int) -> dict[str, Sample]:
         pair = stripes.striped(data["stripes"], bumps), stripes.all_bumps(data["stripes"])
@@ -152,7 +152,7 @@ CLAIMS = (
 
 
 def tuning_figure(result: xarray.Dataset, stripe_result: xarray.Dataset) -> Figure:
-    """Draw maps and tuning curves of two neurons at four stages for each arm, and indices by stage below."""
+    """Plot maps and tuning curves of two neurons at four stages per experimental arm, with indices by stage below."""
     stages = result.sizes["shown"]
     with panels.styled():
         figure = pyplot.figure(figsize=(9.8, 1.25 * stages + 2.6), layout="constrained")

@@ -1,4 +1,4 @@
-"""Self-contained pages: interactive elements, and a Content-Security-Policy that blocks everything else."""
+"""Interactive elements of self-contained pages, and a Content-Security-Policy that blocks everything else."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from markupsafe import Markup
 
 @dataclass(frozen=True)
 class Parts:
-    """An interactive element of a page, with its own style, markup, data and script."""
+    """An interactive page element with its style, markup, data and script."""
 
     style: str
     body: Markup
     payload: Markup
-    """Data for the script, which may be placed anywhere in the page."""
+    """Data for the script, which may be placed anywhere on the page."""
     script: str
     workers: tuple[str, ...] = ()
-    """Names of the trusted-types policies with which the script starts workers."""
+    """Names of the trusted-types policies that the script uses to start workers."""
 
 
 def policy(scripts: Sequence[str], styles: Sequence[str], images: str = "", workers: Sequence[str] = ()) -> str:

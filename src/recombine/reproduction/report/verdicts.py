@@ -1,4 +1,4 @@
-"""Verdicts in words: sentences computed from the data, and Markdown tables, in which all text is escaped."""
+"""Verdicts in words: sentences computed from the data, and Markdown tables with all text escaped."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from recombine.reproduction.intervals import Interval
 
 AGREEING = ("supported", "as claimed")
 NAMED = 4  # maximum number of cases named in a sentence
-ROUNDING = 1e-12  # ends of intervals closer to 0 than this are written as 0
+ROUNDING = 1e-12  # interval limits closer to 0 than this are written as 0
 MARK = re.compile(r"<!-- (\w+): begin -->\n.*?<!-- \1: end -->", re.DOTALL)
-"""`recombine report --write FILE` replaces the text between such marks with the block of that name."""
+"""Markers between which `recombine report --write FILE` inserts the block with the given name."""
 SPECIAL = re.compile(r"\\(?=[!-/:-@\[-`{-~])|&(?=#?\w+;)|<(?! )|`|\](?=[(\[:])")
 """Markdown escapes, entities, tags, code and links; `<` before a space is a comparison."""
 
@@ -39,7 +39,7 @@ def _limit(value: float) -> str:
 
 
 def sentence(judgement: Judgement) -> str:
-    """Summarise the primary tests: for each statistic its values, the claimed range and the cases that differ."""
+    """Summarise the primary tests: for each statistic, its values, the claimed range, and the cases that differ."""
     if judgement.tests and not any(test.learnt for test in judgement.tests):
         return f"In no case did any of {max(test.trained for test in judgement.tests)} networks learn its training set."
     statistics = dict.fromkeys(test.statistic for test in judgement.tests)
@@ -71,7 +71,7 @@ def _named(tests: Sequence[Test]) -> str:
 
 
 def robustness(judgement: Judgement) -> str:
-    """Return how many alternatives agree, which do not, and how many controls are as claimed."""
+    """Return how many alternatives agree, which ones disagree, and how many controls are as claimed."""
     parts = []
     if compared := judgement.comparable():
         differing = judgement.differing()
@@ -84,7 +84,7 @@ def robustness(judgement: Judgement) -> str:
 
 
 def network_count(judgement: Judgement) -> str:
-    """Return the numbers of learnt / trained networks in the primary test with the smallest share that learnt."""
+    """Return the numbers of learnt / trained networks in the primary test with the smallest learnt fraction."""
     counted = [(test.learnt, test.trained) for test in judgement.tests if test.trained]
     if not counted:
         return "–"
@@ -93,7 +93,7 @@ def network_count(judgement: Judgement) -> str:
 
 
 def verdict_text(judgement: Judgement) -> str:
-    """Return the verdict or, with few networks, how many tests point in the claimed direction."""
+    """Return the verdict or, if there are too few networks, how many tests point in the claimed direction."""
     text: str = judgement.verdict
     if judgement.verdict == "direction only":
         directions = [test.outcome for test in judgement.tests if test.outcome in DIRECTIONS]
@@ -102,8 +102,8 @@ def verdict_text(judgement: Judgement) -> str:
 
 
 def escaped(text: object) -> str:
-    """Return one line of Markdown that shows exactly this text."""
-    entities = {"<": "&lt;", "&": "&amp;"}  # entities also work where backslashes are not escapes
+    """Return one line of Markdown that renders as exactly this text."""
+    entities = {"<": "&lt;", "&": "&amp;"}  # entities also work where backslashes do not escape
     return SPECIAL.sub(lambda own: entities.get(own[0], f"\\{own[0]}"), " ".join(str(text).split()))
 
 
@@ -115,7 +115,7 @@ def table(heads: Sequence[str], rows: Iterable[Iterable[object]]) -> str:
 
 
 def markdown_table(judgements: Sequence[Judgement]) -> str:
-    """Return the verdicts as a Markdown table, with reference verdicts if some claims only have directions."""
+    """Return the verdicts as a Markdown table, with reference verdicts if any claim has only a direction."""
     referenced = any(judgement.verdict == "direction only" for judgement in judgements)
     heads = ["claim", "verdict", *(["reference"] if referenced else []), "evidence", "robustness", "learnt / trained"]
     return table(heads, (
@@ -129,9 +129,9 @@ def markdown_table(judgements: Sequence[Judgement]) -> str:
 
 
 def brief_table(judgements: Sequence[Judgement], sections: Sequence[Section]) -> str:
-    """Return the number of claims per verdict, and their names by section of the report, as Markdown.
+    """Return the number of claims per verdict, and their names by report section, as Markdown.
 
-    The paper's claims and those added here have separate counts and columns.
+    The paper's claims and ours have separate counts and columns.
     """
     owners = {"The paper": [own for own in judgements if not own.ours], "Ours": [own for own in judgements if own.ours]}
     texts = {owner: {own.claim: verdict_text(own) for own in claims} for owner, claims in owners.items() if claims}
@@ -159,7 +159,7 @@ def _by_verdict(verdicts: Mapping[str, str], names: Iterable[str]) -> str:
 
 
 def claim_by_claim(judgements: Sequence[Judgement]) -> str:
-    """Return every claim with all its tests, alternatives and controls, as Markdown."""
+    """Return every claim with all its tests, alternatives and controls as Markdown."""
     parts = []
     for judgement in judgements:
         parts.append(f"### {escaped(judgement.claim)}: {verdict_text(judgement)}\n")
@@ -182,7 +182,7 @@ def evidence(judgement: Judgement) -> list[tuple[str, Test]]:
 
 
 def causes_table(judgements: Sequence[Judgement]) -> str:
-    """Return the controls of all claims, as Markdown."""
+    """Return the controls of all claims as Markdown."""
     return table(("claim", "control", "estimate [95 % interval]", "claimed", "outcome"), (
         (f"**{own.claim}** {test.statistic}", test.case, interval_text(test.interval), test.claimed, test.outcome)
         for own in judgements
@@ -197,7 +197,7 @@ def provenance_table(provenance: Mapping[str, Any]) -> str:
 
 
 def costs_table(costs: Mapping[str, Mapping[str, float]]) -> str:
-    """Return the cost of each study and the total, as Markdown."""
+    """Return the cost of each study and the total cost as Markdown."""
     columns = ("training", "measuring")
     rows = [(study, round(own["networks"]), *(f"{own[name]:.1f}" for name in columns)) for study, own in costs.items()]
     total = (f"{sum(own[name] for own in costs.values()):.1f}" for name in columns)

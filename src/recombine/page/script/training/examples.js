@@ -2,11 +2,11 @@
 
 import { CODES, gridSize, positionsOf } from "../grid.js";
 
-/** Examples, row by row. @typedef {{count: number, codes: Float32Array, images: Float32Array}} Table */
+/** Examples, one per row. @typedef {{count: number, codes: Float32Array, images: Float32Array}} Table */
 
 /**
- * Codes and images for rows of positions. An absent factor is null: its code is all zeros, and the image does not
- * depend on it. @param {Settings} settings @param {(number | null)[][]} rows @returns {Table}
+ * Returns codes and images for rows of positions. A null position means that the factor is absent: its code is all
+ * zeros, and the image ignores it. @param {Settings} settings @param {(number | null)[][]} rows @returns {Table}
  */
 export function examplesOf({ factors, codes: kinds, profiles, convolutions, size, background }, rows) {
   const [{ inputs }] = convolutions;
@@ -29,13 +29,13 @@ export function examplesOf({ factors, codes: kinds, profiles, convolutions, size
   return { count: rows.length, codes, images };
 }
 
-/** Positions of every grid point, in order. @param {Settings} settings @returns {number[][]} */
+/** Returns the positions of all grid points, in order. @param {Settings} settings @returns {number[][]} */
 export function gridRows({ factors }) {
   return Array.from({ length: gridSize(factors) }, (_, point) => positionsOf(factors, point));
 }
 
 /**
- * The training set: every combination that is not held out, after each factor value alone if `isolated`.
+ * Returns the training set: if `isolated`, each factor value alone, then every combination that is not held out.
  * @param {Settings} settings @param {boolean} isolated
  */
 export function trainingRows(settings, isolated) {

@@ -1,7 +1,7 @@
 /**
  * The CNN decoder (`recombine.decoders.CNN`) with its gradient, for a batch. Activity is stored as (channel, example,
  * y, x), so that each stage is one matrix product over all pixels of the batch. The last convolution is computed as a
- * transposed one with its taps reversed; everything else is in torch's order.
+ * transposed convolution with its taps reversed; everything else is in torch's order.
  */
 
 import { convolveTransposed, shiftRows, turned, workingSizes } from "../convolution.js";
@@ -70,7 +70,7 @@ class Stage {
     for (let o = 0; o < outputs; o += 1) {
       let sum = 0;
       for (let k = slopes + o * area; k < slopes + (o + 1) * area; k += 1) {
-        const slope = heap[k] * Number(heap[k + behind] > least); // a branch would be mispredicted
+        const slope = heap[k] * Number(heap[k + behind] > least); // a branch would often be mispredicted
         heap[k] = slope;
         sum += slope;
       }
@@ -128,7 +128,7 @@ export class Network {
   }
 
   /**
-   * Converts weights or gradients between torch's order and the network's, whose last taps are reversed.
+   * Converts weights or gradients between torch's order and the network's order, in which the last taps are reversed.
    * @param {ArrayLike<number>} values
    */
   reordered(values) {
@@ -140,7 +140,7 @@ export class Network {
     });
   }
 
-  /** Images of some rows, overwritten by the next call. @param {Float32Array} table @param {ArrayLike<number>} rows */
+  /** Computes images, overwritten by the next call. @param {Float32Array} table @param {ArrayLike<number>} rows */
   forward(table, rows) {
     const { kernel, codes, stages, batch, last } = this;
     const { inputs } = stages[0].sizes;
@@ -152,7 +152,7 @@ export class Network {
   }
 
   /**
-   * Returns the mean squared error of at most a batch of rows and computes its gradient in `gradient`.
+   * Returns the mean squared error on at most one batch of rows and writes its gradient to `gradient`.
    * @param {Float32Array} codes @param {Float32Array} targets @param {ArrayLike<number>} rows
    */
   learn(codes, targets, rows) {

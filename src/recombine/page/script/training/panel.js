@@ -6,7 +6,7 @@ import { atNextFrame, drawChart, drawImage, onAppearance } from "../pictures.js"
 import { examplesOf, gridRows } from "./examples.js";
 import { Run, described, drawHits, percent } from "./runs.js";
 
-const CALM = 2000; // milliseconds between reports where reduced motion is preferred
+const CALM = 2000; // milliseconds between reports if reduced motion is preferred
 const SPOKEN = 4000; // milliseconds between announcements to screen readers
 const LARGEST_SEED = 999999;
 const AXES = ["x", "y"];
@@ -29,7 +29,7 @@ class TrainingPanel {
     this.data = JSON.parse(part("data").textContent);
     this.settings = this.data.settings;
     this.running = false;
-    /** The current run, and the latest one of either kind. @type {Run | null} */
+    /** The current run; `latest` has the latest run of either kind. @type {Run | null} */
     this.run = null;
     /** @type {{with: Run | null, without: Run | null}} */
     this.latest = { with: null, without: null };
@@ -78,7 +78,7 @@ class TrainingPanel {
     this.#worker?.postMessage(order);
   }
 
-  /** Starts the worker from the page's own text: the page's policy allows no other. */
+  /** Starts the worker from the page's own text, since the page's policy allows nothing else. */
   #start() {
     const address = URL.createObjectURL(new Blob([part("worker").textContent], { type: "text/javascript" }));
     const { trustedTypes } = /** @type {any} */ (window);
@@ -97,7 +97,7 @@ class TrainingPanel {
     this.#update(true);
   }
 
-  /** Begins a new run with the settings of the controls. */
+  /** Starts a new run with the current settings of the controls. */
   #begin() {
     this.run = new Run(Number(part("seed").value), part("isolated").checked);
     this.latest[this.run.isolated ? "with" : "without"] = this.run;
@@ -113,7 +113,7 @@ class TrainingPanel {
     this.#send({ begin, run: this.running, point: this.point, pause: this.#pause });
   }
 
-  /** Starts, pauses or continues; a finished run starts again. */
+  /** Starts, pauses or continues training; starts a new run if the current one has finished. */
   toggle() {
     this.running = !this.running;
     if (!this.run || this.run.done) this.#begin();
@@ -130,7 +130,7 @@ class TrainingPanel {
     this.#update(true);
   }
 
-  /** After a change of data or seed: restarts a run that is under way. */
+  /** Restarts a run in progress after a change in data or seed. */
   #again() {
     if (this.running) this.#begin();
     else {
@@ -166,7 +166,7 @@ class TrainingPanel {
     return described(this.run, this.running, this.data);
   }
 
-  /** Shows the state, and announces it unless something was announced just now. @param {boolean} atOnce */
+  /** Shows the state, and announces it unless the last announcement is recent. @param {boolean} atOnce */
   #update(atOnce) {
     const begun = this.run?.latest && this.run.latest.step > 0 && !this.run.done;
     part("run").textContent = this.running ? "Pause" : begun ? "Continue" : this.run?.done ? "Train again" : "Start";

@@ -1,17 +1,17 @@
-/** The progress of one training run, in words and in pictures. */
+/** The progress of one training run in words and pictures. */
 
 import { outline, penOf, twice } from "../pictures.js";
 
-const SMOOTHED = 8; // steps whose losses become one point of the curve
+const SMOOTHED = 8; // number of steps whose losses are averaged into one point of the curve
 
 export class Run {
-  /** @param {number} seed @param {boolean} isolated whether factors are also shown alone */
+  /** @param {number} seed @param {boolean} isolated whether isolated-factor examples are included */
   constructor(seed, isolated) {
     this.seed = seed;
     this.isolated = isolated;
     /** Step and accuracy on held-out combinations. @type {[number, number][]} */
     this.accuracies = [];
-    /** Step and mean loss over the steps before it. @type {[number, number][]} */
+    /** Step and mean loss over the preceding steps. @type {[number, number][]} */
     this.losses = [];
     /** @type {number[]} */
     this.recent = [];
@@ -43,7 +43,7 @@ export function percent(share) {
   return `${Math.round(100 * share)} %`;
 }
 
-/** A run's progress, in words. @param {Run | null} run @param {boolean} running @param {PanelData} data */
+/** Describes a run's progress in words. @param {Run | null} run @param {boolean} running @param {PanelData} data */
 export function described(run, running, { drawn, isolated, filled, failed }) {
   const latest = run?.latest;
   if (!run || !latest) return running ? "Starting." : "Not started.";
@@ -55,7 +55,7 @@ export function described(run, running, { drawn, isolated, filled, failed }) {
 }
 
 /**
- * Draws a map of the grid points at which the output is in place; held-out points are framed, the chosen one marked.
+ * Draws a map of the grid points whose output is in place; held-out points are framed, and the chosen point is marked.
  * @param {Canvas} canvas @param {Settings} settings @param {Uint8Array | null} hits 0 or 1 @param {number} chosen
  */
 export function drawHits(canvas, { size, held }, hits, chosen) {

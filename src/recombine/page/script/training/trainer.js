@@ -1,4 +1,4 @@
-/** One training run from its first step to its last: weights, batches, optimiser and accuracy on the grid. */
+/** A complete training run: weights, batches, optimiser, and accuracy on the grid. */
 
 import { positionsOf } from "../grid.js";
 import { examplesOf, gridRows, trainingRows } from "./examples.js";
@@ -12,7 +12,7 @@ export class Trainer {
 
   /**
    * @param {Settings} settings @param {BufferSource} code of `matmul.wasm` @param {number} seed
-   * @param {boolean} isolated whether factors are also shown alone
+   * @param {boolean} isolated whether to include isolated-factor examples
    */
   constructor(settings, code, seed, isolated) {
     this.settings = settings;
@@ -23,7 +23,7 @@ export class Trainer {
     this.examples = examplesOf(settings, trainingRows(settings, isolated));
     this.grid = examplesOf(settings, gridRows(settings));
     this.points = { held: this.#where("1"), kept: this.#where("0") };
-    /** For each grid point, 1 if its output was in place (`isInPlace`) at its last evaluation, else 0. */
+    /** For each grid point, 1 if the output was in place (`isInPlace`) at its last evaluation, else 0. */
     this.hits = new Uint8Array(this.grid.count);
   }
 
@@ -36,7 +36,7 @@ export class Trainer {
     return Array.from({ length: this.grid.count }, (_, point) => point).filter((p) => this.settings.held[p] === mark);
   }
 
-  /** Rows of the next batch. Every epoch has a new order, and its last batch may be smaller. */
+  /** Returns the rows of the next batch. Every epoch is reshuffled, and its last batch may be smaller. */
   batch() {
     const { batch } = this.settings.recipe;
     const { count } = this.examples;
@@ -59,7 +59,7 @@ export class Trainer {
     return error;
   }
 
-  /** Evaluates at which of some grid points the output is in place. @param {number[]} points */
+  /** Evaluates whether the output is in place at each of the given grid points. @param {number[]} points */
   evaluate(points) {
     const { network, grid, settings } = this;
     for (let first = 0; first < points.length; first += network.batch) {
@@ -72,7 +72,7 @@ export class Trainer {
     }
   }
 
-  /** The share of points at which the output was in place at its last evaluation. @param {number[]} points */
+  /** Returns the fraction of points whose output was in place at its last evaluation. @param {number[]} points */
   accuracy(points) {
     return points.filter((point) => this.hits[point] === 1).length / points.length;
   }
@@ -84,7 +84,7 @@ export class Trainer {
 }
 
 /**
- * Whether the extreme pixel (the first of several) is within the tolerance of the point.
+ * Returns whether the most extreme pixel (the first if several) is within the tolerance of the point.
  * @param {Float32Array} image @param {number} point @param {Settings} settings
  */
 export function isInPlace(image, point, { factors, size, background, tolerance }) {
@@ -97,7 +97,7 @@ export function isInPlace(image, point, { factors, size, background, tolerance }
 }
 
 /**
- * Initial weights, uniform within each convolution's bound as in torch, in torch's order.
+ * Draws initial weights in torch's order, uniformly within each convolution's bound as in torch.
  * @param {Settings} settings @param {number} seed
  */
 export function initialWeights({ convolutions }, seed) {
@@ -106,7 +106,7 @@ export function initialWeights({ convolutions }, seed) {
     Array.from({ length: inputs * outputs * kernel ** 2 + outputs }, () => bound * (2 * random() - 1)));
 }
 
-/** AdamW with the formula of `recombine.training.adamw`. */
+/** AdamW with the same update rule as `recombine.training.adamw`. */
 export class AdamW {
   /** @param {Recipe} recipe @param {number} count number of weights */
   constructor(recipe, count) {
@@ -116,7 +116,7 @@ export class AdamW {
     this.step = 0;
   }
 
-  /** One step, in place. @param {Float32Array} weights @param {Float32Array} gradient */
+  /** Takes one step in place. @param {Float32Array} weights @param {Float32Array} gradient */
   update(weights, gradient) {
     const { lr, weight_decay: weightDecay, beta1, beta2, epsilon } = this.recipe;
     const { mean, square } = this;
@@ -133,7 +133,7 @@ export class AdamW {
   }
 }
 
-/** Random numbers in [0, 1) from the generator sfc32. @param {number} seed @param {string} name */
+/** Returns a generator of random numbers in [0, 1) (sfc32). @param {number} seed @param {string} name */
 export function stream(seed, name) {
   let [a, b, c, count] = [hashed(`${seed}/${name}`, 1), hashed(`${seed}/${name}`, 2), hashed(name, 3), 1];
   const next = () => {
@@ -144,11 +144,11 @@ export function stream(seed, name) {
     c = (((c << 21) | (c >>> 11)) + sum) | 0;
     return (sum >>> 0) / 2 ** 32;
   };
-  for (let k = 0; k < 12; k += 1) next(); // nearby seeds have diverged by then
+  for (let k = 0; k < 12; k += 1) next(); // until nearby seeds have diverged
   return next;
 }
 
-/** A 32-bit hash: FNV-1a, and a final mix for short texts. @param {string} text @param {number} salt */
+/** Returns a 32-bit hash: FNV-1a with a final mix for short texts. @param {string} text @param {number} salt */
 function hashed(text, salt) {
   let bits = 2166136261 ^ salt;
   for (let k = 0; k < text.length; k += 1) bits = Math.imul(bits ^ text.charCodeAt(k), 16777619);
@@ -156,7 +156,7 @@ function hashed(text, salt) {
   return bits ^ (bits >>> 15);
 }
 
-/** The numbers 0 … count − 1 in random order. @param {number} count @param {() => number} random */
+/** Returns the numbers 0 … count − 1 in random order. @param {number} count @param {() => number} random */
 export function permutation(count, random) {
   const order = Int32Array.from({ length: count }, (_, k) => k);
   for (let k = count - 1; k > 0; k -= 1) {

@@ -1,9 +1,9 @@
-/** Trains in a worker, so that the page stays responsive: obeys commands and reports its progress. */
+/** Trains in a worker so that the page stays responsive; follows commands and reports its progress. */
 
 import { Trainer } from "./trainer.js";
 
 /**
- * A command: `begin` starts a run, whose reports carry its `number`; `pause` is in milliseconds between reports.
+ * A command: `begin` starts a run, whose reports contain its `number`; `pause` is the time between reports in ms.
  * @typedef {{begin?: {settings: Settings, code: Uint8Array, seed: number, isolated: boolean, number: number},
  *   run?: boolean, point?: number, pause?: number}} Order
  */
@@ -11,16 +11,16 @@ import { Trainer } from "./trainer.js";
 const SLICE = 30; // milliseconds of training between checks for new commands
 const SOONEST = 250; // minimum number of milliseconds between reports
 const SHARE = 3; // minimum training time between reports, as a multiple of the last report's duration
-const EARLY = 8; // number of first reports, when most happens, for which one such duration is enough
+const EARLY = 8; // number of initial reports for which that multiple is 1, since most progress is early
 
 /** @type {Trainer | null} */
 let trainer = null;
 let running = false;
 let point = 0;
 let pause = SOONEST;
-let spent = 0; // milliseconds, evaluations included
+let spent = 0; // milliseconds, including evaluations
 let reported = 0; // time of the last report
-let cost = 0; // milliseconds that the last report took
+let cost = 0; // duration of the last report in milliseconds
 let reports = 0;
 let evaluated = -1; // the step at which the grid was last evaluated
 let number = 0;
