@@ -32,7 +32,7 @@ class Screen(Console):
             self.on_broken_pipe()
 
     def on_broken_pipe(self) -> NoReturn:
-        """Raise `ReaderLeft`, where rich would exit with code 1."""
+        """Raise `ReaderLeft` instead of exiting with code 1, as rich does."""
         raise ReaderLeft
 
 

@@ -77,7 +77,7 @@ COMMANDS = {
     ),
     "report": (
         "reproduce:report",
-        "Rewrite a folder's figures, verdicts and page from its datasets, without training.\n\n"
+        "Regenerate the figures, verdicts and HTML page of a results folder, without training.\n\n"
         "--write updates marked blocks, such as <!-- verdicts: begin --> … <!-- verdicts: end -->. Available "
         "blocks: verdicts, verdicts_in_brief, causes, claims (case by case), provenance, costs, and caption_NAME for "
         "each figure.",

@@ -34,7 +34,7 @@ COLORS = {
 }  # fmt: skip
 PaperName = Annotated[
     str | None,
-    Parameter(name="--paper", help=f"Paper to reproduce. Choices: {listed(paper_names())}. Default: {PAPER.name}."),
+    Parameter(name="--paper", help=f"Name of the paper. Choices: {listed(paper_names())}. Default: {PAPER.name}."),
 ]
 NUMBERED = [name for name, spec in PAPER.figures.items() if spec.numbered]
 FIGURE = f"Figure to redraw: {listed(PAPER.figures)}; {NUMBERED[0]}–{NUMBERED[-1]} are the paper's figures."
@@ -129,7 +129,7 @@ def report(
     folder: SomePath, /, *, write: list[Path] | None = None, marker_auroc: Path | None = None,
     reference: Path | None = None, store: SomePath | None = None, paper: PaperName = None,
 ) -> None:  # fmt: skip
-    """Rewrite a folder's figures, verdicts and page from its datasets.
+    """Regenerate the figures, verdicts and HTML page of a results folder from its datasets.
 
     Parameters
     ----------
@@ -138,7 +138,7 @@ def report(
     write
         Markdown files in which to update the marked blocks.
     marker_auroc
-        JSON file to write the per-metric AUROCs and the advice printed by diagnose to.
+        Write the per-metric AUROCs, and the advice that diagnose prints, to this JSON file.
     reference
         JSON file to write the verdicts to, as a reference for runs with few seeds.
     store

@@ -116,12 +116,12 @@ def _some(keys: Sequence[str]) -> str:
 
 @app.command
 def show(run: str, /, *, store: StorePath = None) -> None:
-    """Show one run: spec, scores, provenance, and the command that trains it.
+    """Show one run: spec, scores, provenance, and the command that reproduces it.
 
     Parameters
     ----------
     run
-        Key of the run, or its first digits.
+        Key of the run, or a unique prefix of it.
     """
     stored = Store(store, create=False)[run]
     if problems := stored.damage():
@@ -163,7 +163,7 @@ def prune(
     Parameters
     ----------
     runs
-        Keys of finished runs to delete, or their first digits.
+        Keys (or unique prefixes of keys) of finished runs to delete.
     unfinished
         Also delete the checkpoints of unfinished runs.
     diverged
@@ -204,7 +204,7 @@ def export(
     to
         Where to write: a new directory, a store, or a file ending in .csv or .parquet.
     runs
-        Keys of the runs, or their first digits. Default: all runs.
+        Keys (or unique prefixes of keys) of the runs. Default: all runs.
     layout
         Layout of the directory: a store, or (huggingface) a single run that recombine.from_pretrained can load.
     """

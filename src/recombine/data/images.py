@@ -123,7 +123,7 @@ class LabelledImages:
         return (channels[0], rows, columns) if channels and channels[0] > 1 else (rows, columns)
 
     def images(self, rows: np.ndarray) -> Float[Tensor, " row *image"]:
-        """Return some images as floats from 0 to 1, channels first."""
+        """Return the selected images as floats in [0, 1], channels first."""
         stored = torch.from_numpy(self.pixels.take(rows))
         images = stored.float()
         if stored.dtype == torch.uint8 and self.largest > 1:

@@ -283,7 +283,7 @@ class Part:
     scope: Scope = Scope.ALL
 
     def metrics(self, names: Sequence[str]) -> list[str]:
-        """Return those of the named metrics that are measured on this part."""
+        """Return the named metrics that are measured on this part of the grid."""
         here = {Scope.ALL: (True, False), Scope.NEEDING_HOLDOUT: (True,), Scope.OTHERS: (False,)}[self.scope]
         return [name for name in names if (Need.HOLDOUT in STAGE_METRICS[name].needs) in here]
 

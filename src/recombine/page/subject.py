@@ -58,7 +58,7 @@ class PageDecoder(Subject):
         return not torch.equal(*(self._batch(rows.clone()).nan_to_num() for _ in range(2)))
 
     def outputs(self, values: Tensor) -> Tensor:
-        """Return outputs `(row, …)` for rows of factor values; for a random module, every row uses the same seed."""
+        """Return outputs `(row, …)` for rows of factor values; every row of a stochastic module uses the same seed."""
         parts = []
         for part in self.inputs(values).split(1 if self.is_random else ROWS_AT_ONCE):
             if self.is_random:

@@ -42,7 +42,7 @@ Measured = Mapping[str, Any]
 
 
 def budget(device: torch.device) -> int:
-    """Return the budget in bytes for activations and for metrics (each): 1 GiB on a CPU, a third of a GPU's memory."""
+    """Return the memory limit in bytes, each for activations and metrics: 1 GiB on a CPU, a third of a GPU's memory."""
     return torch.cuda.get_device_properties(device).total_memory // 3 if device.type == "cuda" else 1 << 30
 
 

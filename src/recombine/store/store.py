@@ -185,7 +185,7 @@ class Store:
         matching = [key for key in self.keys() if key.startswith(prefix)] if prefix else []
         if len(matching) != 1:
             several = f" (it matches {listed(matching[:4])})" if matching else ""
-            raise InvalidValue("run", prefix, f"the key of one finished run, or its first digits{several}")
+            raise InvalidValue("run", prefix, f"the key of one finished run, or a unique prefix of it{several}")
         return self.run(matching[0])
 
     def table(self, where: str | None = None) -> pandas.DataFrame:

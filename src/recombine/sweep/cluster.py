@@ -4,7 +4,7 @@ Each Dask task is an ordinary sweep over a few specs (`train_on_worker`): it loc
 from checkpoints and saves. Tasks can be repeated, lost or cancelled without harm, since the driver (the process that
 started the sweep) compares its specs with the store and submits missing runs again.
 
-The driver holds a separate lock in the store while it runs. If a task does not find the lock's file at the start, its
+The driver holds a separate lock in the store while it runs. If a task does not find the lock file at the start, its
 store is not the driver's; if the file disappears later, the task writes a checkpoint and ends.
 """
 
@@ -160,7 +160,7 @@ class _Driver:
         """Record the failure of a task that raised repeatedly or whose workers died.
 
         Runs are not to blame if they have written a checkpoint since their last failure, or had not started when the
-        worker died (a killed process leaves its lock's file behind).
+        worker died (a killed process leaves its lock file behind).
         """
         if isinstance(error, RecombineError):  # caused by the worker, its device or the store, not by a run
             raise error

@@ -83,36 +83,36 @@ def shrunk(scale: Scale, bend: float) -> Scale:
 
 
 def square(u: Pixels, v: Pixels, scale: Scale) -> Pixels:
-    """Return the coverage by a square."""
+    """Return each pixel's coverage by a square."""
     return band(u, scale / 2) * band(v, scale / 2)
 
 
 def rectangle(u: Pixels, v: Pixels, scale: Scale) -> Pixels:
-    """Return the coverage by a rectangle that is twice as wide as it is high."""
+    """Return the share of each pixel covered by a rectangle twice as wide as it is high."""
     return band(u, scale * math.sqrt(1 / 2)) * band(v, scale * math.sqrt(1 / 8))
 
 
 def cross(u: Pixels, v: Pixels, scale: Scale) -> Pixels:
-    """Return the coverage by a plus sign made of five squares."""
+    """Return each pixel's coverage by a plus sign made of five squares."""
     arm = scale / math.sqrt(20)
     across, upright = band(u, arm), band(v, arm)
     return band(u, 3 * arm) * upright + across * (band(v, 3 * arm) - upright)
 
 
 def triangle(u: Pixels, v: Pixels, scale: Scale) -> Pixels:
-    """Return the coverage by an equilateral triangle with a horizontal base; each corner adds cot 60° to `bend`."""
+    """Return pixel coverage by an equilateral triangle with a horizontal base; each corner adds cot 60° to `bend`."""
     inner = shrunk(scale, math.sqrt(3)) / math.sqrt(math.sqrt(27))
     slope, height = u * math.sqrt(3 / 4), v / 2 - inner
     return edge(-v - inner) * edge(height + slope) * edge(height - slope)
 
 
 def disc(u: Pixels, v: Pixels, scale: Scale) -> Pixels:
-    """Return the coverage by a disc."""
+    """Return each pixel's coverage by a disc."""
     return edge(norm(u, v) - shrunk(scale, math.pi) / math.sqrt(math.pi))
 
 
 def ellipse(u: Pixels, v: Pixels, scale: Scale) -> Pixels:
-    """Return the coverage by a horizontal ellipse, whose distance is approximated to first order as f / |∇f|."""
+    """Return pixel coverage by a horizontal ellipse, whose distance is approximated to first order as f / |∇f|."""
     wide = shrunk(scale, math.pi) * math.sqrt(LONGER / math.pi)
     u, v = u / wide, v * (LONGER / wide)
     radius = norm(u, v)
@@ -120,7 +120,7 @@ def ellipse(u: Pixels, v: Pixels, scale: Scale) -> Pixels:
 
 
 def heart(u: Pixels, v: Pixels, scale: Scale) -> Pixels:
-    """Return the coverage by a heart: a square standing on a corner, with half a disc on each upper side."""
+    """Return each pixel's coverage by a heart: a square standing on a corner, with half a disc on each upper side."""
     radius = shrunk(scale, math.pi) / math.sqrt(4 + math.pi)
     u, v = u.abs(), v + radius * (math.pi + 4 / 3) / (math.sqrt(2) * (4 + math.pi))  # relative to the square's centre
     middle = radius * math.sqrt(1 / 2)

@@ -32,7 +32,7 @@ AnyTrainingRule = Annotated[SerializeAsAny[TrainingRule], BeforeValidator(TRAINI
 
 @TRAINING_RULES.register
 class Draws(TrainingRule):
-    """`samples` draws with replacement.
+    """Combinations drawn with replacement, `samples` in all.
 
     Examples
     --------

@@ -178,7 +178,7 @@ def whitened_effects(kept: Tensor, design: Design) -> tuple[Tensor, Tensor]:
 
 
 def best_rotation(covariances: Tensor) -> Tensor:
-    """Return orthonormal coordinates `[member, input, coordinate]` that are best explained by one group each."""
+    """Return orthonormal coordinates `[member, input, coordinate]` that are each best explained by one group."""
     covariances = covariances.detach().nan_to_num()
     groups = covariances.shape[1]
     if groups <= 2:

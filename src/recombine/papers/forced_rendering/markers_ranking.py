@@ -87,7 +87,7 @@ def counted(networks: xarray.Dataset) -> np.ndarray:
 
 
 def table_of(networks: xarray.Dataset, chosen: np.ndarray | None = None) -> Table:
-    """Return the markers of the chosen networks (by default, all that learnt)."""
+    """Return the markers of the chosen networks (by default, all that learnt the training task)."""
     every = Table(
         np.asarray(networks["value"].transpose("network", "marker", "position").values, dtype=float),
         np.asarray(networks["ood_accuracy"].values, dtype=float) >= COMPOSING_ACCURACY,
@@ -198,7 +198,7 @@ def left_out(scores: np.ndarray, signs: np.ndarray | None = None) -> np.ndarray:
 
 
 def share_above(scores: np.ndarray, marker: int) -> np.ndarray:
-    """Return the share of the other scored markers with a higher left-out score; ties count as half."""
+    """Return the fraction of the other scored markers with a higher held-out score; ties count as half."""
     own, others = scores[..., marker, None], np.delete(scores, marker, axis=-1)
     there = np.isfinite(others)
     above = ((others > own) + 0.5 * (others == own)).sum(axis=-1, where=there)

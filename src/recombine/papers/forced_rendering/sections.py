@@ -25,7 +25,7 @@ SECTIONS = (
     ),
     Section(
         "instead",
-        "What it does instead",
+        "What decoders do instead",
         "According to the paper, a network overlays memorised images in the hole: those with the same row and those "
         "with the same column. To test this, its output is compared with the best sum of such images, and with the "
         "sum of its outputs for each coordinate with the other averaged out. The kernel relates the similarity "
@@ -48,7 +48,7 @@ SECTIONS = (
     ),
     Section(
         "numbers",
-        "Which metrics predict it",
+        "Which metrics predict failure",
         "A metric that explains composition should separate composing from failing networks without using the held-out "
         "images, and should do so for architectures that were not used to select it. All candidates are ranked by how "
         "well they do this: 0.5 is chance, 1 is perfect.",

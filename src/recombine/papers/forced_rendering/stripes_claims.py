@@ -80,7 +80,7 @@ def other_gains(data: Data) -> dict[str, Sample]:
 
 
 def other_excess(data: Data) -> dict[str, Sample]:
-    """Return results for other numbers of bumps, for hidden stages, and for roughness instead of spread."""
+    """Return the excess for other numbers of bumps, at hidden stages, and of roughness in place of spread."""
     result = data["stripes"]
     full, own = all_bumps(result), striped(result, int(result.attrs["shown"]))
     excess = full["spread_excess"] - own["spread_excess"]

@@ -169,7 +169,7 @@ CLAIMS = (
 
 
 def superposition_row(figure: SubFigure, result: xarray.Dataset) -> None:
-    """Plot an output and its components, Gram matrices, and the OR kernel's advantage by threshold."""
+    """Plot an output and its components, Gram matrices, and the OR kernel's advantage against the threshold."""
     left, right = divided(figure, 1, 2, width_ratios=[3.3, 2.6])
     titles = {
         measures.OUTPUT: "(d) output", measures.X_ALONE: "x, mean y", measures.Y_ALONE: "mean x, y",
