@@ -25,7 +25,7 @@ def canonical_json(fields: Mapping[str, Any]) -> str:
 
 
 def json_digest(fields: Mapping[str, Any]) -> str:
-    """Return a digest of JSON data, independent of the order of its names."""
+    """Return a digest of JSON data that does not depend on the order of keys."""
     return hashlib.sha256(canonical_json(fields).encode()).hexdigest()[:DIGEST_LENGTH]
 
 

@@ -58,9 +58,9 @@ def test_verdicts_in_brief_are_by_section_and_leave_none_out():
     judgements = [Judgement(claim, "text", "where", verdict, ours=claim > "C2") for claim, verdict in verdicts.items()]
     sections = [Section("a", "First", "", claims=("C3", "C2", "C1", "C9")), Section("b", "Empty", "", claims=("C9",))]
     assert brief_table(judgements, sections).splitlines() == [
-        "The paper: 2 claims, 1 supported, 1 reversed. Ours: 2 claims, 1 supported, 1 undecided.",
+        "The paper: 2 claims, 1 supported, 1 reversed. This project: 2 claims, 1 supported, 1 undecided.",
         "",
-        "| | The paper | Ours |",
+        "| | The paper | This project |",
         "|---|---|---|",
         "| First | reversed: C2; supported: C1 | supported: C3 |",
         "| Others |  | undecided: C4 |",

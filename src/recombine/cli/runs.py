@@ -48,7 +48,7 @@ def list_runs(
     *, where: Where = None, newest: Whole = 100, everything: Annotated[Switch, Parameter(name="--all")] = False,
     store: StorePath = None,
 ) -> int:  # fmt: skip
-    """List finished runs, oldest first, with their scores and how they differ, and report how many are unfinished.
+    """List finished runs, oldest first, with their scores and differing settings, and report how many are unfinished.
 
     Parameters
     ----------

@@ -194,7 +194,7 @@ def block_contrast(
     """Return the mean similarity of pairs that share a factor value minus that of pairs that share none.
 
     Pairs consist of a held-out and a kept point (the OOD × ID block) or, without `held_out`, of any two different
-    points. The unit is the standard deviation over all of these pairs. The result is NaN if all pairs share a value, or
+    points. The difference is in standard deviations over all pairs. The result is NaN if all pairs share a value, or
     none does.
     """
     shares = (positions[:, None, :] == positions[None, :, :]).any(dim=-1)

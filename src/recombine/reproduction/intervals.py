@@ -138,7 +138,7 @@ class Resampled:
         return Interval(self.value, float(low), float(high), self.networks)
 
     def tail(self, bound: float) -> float:
-        """Return the fraction of resamples, with one added as a correction, that do not exceed the bound."""
+        """Return the fraction of resamples at or below the bound, with the add-one correction."""
         below = int((np.asarray(self.draws) <= bound).sum())
         return (below + 1) / (len(self.draws) + 1) if below < len(self.draws) else 1.0
 

@@ -127,7 +127,7 @@ class Study(ABC, Generic[P]):
         return [spec for arm in self.arms(preset) for spec in arm.specs(preset)]
 
     def seeded(self, preset: P, spec: RunSpec) -> list[RunSpec]:
-        """Return the specs of the arm with this spec for all seeds; empty if there is no such arm."""
+        """Return the specs, one per seed, of the arm that contains this spec; empty if there is none."""
         return [own for arm in self.arms(preset) if arm.spec == spec for own in arm.specs(preset)]
 
     def trials(self, preset: P, device: torch.device, runs: Mapping[str, Run]) -> Trials[P]:

@@ -68,7 +68,7 @@ def edge(distance: Pixels) -> Pixels:
 
 
 def band(along: Pixels, half: Scale) -> Pixels:
-    """Return the coverage between two edges at ±half."""
+    """Return pixel coverage of the band between `-half` and `half`."""
     return edge(along.abs() - half)
 
 

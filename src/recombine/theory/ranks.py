@@ -73,7 +73,7 @@ def cp_decomposition(
     mask: Bool[Tensor, " point"] | None = None,
     restarts: int = RESTARTS,
 ) -> CPDecomposition:
-    """Return the best sum of `rank` products found from several starts, for each grid of values.
+    """Return the best rank-`rank` CP approximation of each grid of values over several random starts.
 
     Only entries inside the mask are used.
 

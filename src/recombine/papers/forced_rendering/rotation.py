@@ -151,7 +151,7 @@ def _over_angles(batch: Batch) -> dict[str, Any]:
 
 
 def _errors(batch: Batch) -> np.ndarray:
-    """Return errors relative to a blank image's, `[member, digit, angle]`."""
+    """Return errors relative to the error of a blank image, as `[member, digit, angle]`."""
     task = _task(batch)
     error, blank = (batch.stored(name).reshape(-1, task.digits, task.angles) for name in ("error", "blank"))
     return np.asarray(error / blank[:, :, in_gap(task).numpy()].mean(axis=2, keepdims=True))

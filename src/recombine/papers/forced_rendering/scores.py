@@ -1,6 +1,6 @@
 """Scores shared by several studies: the fit to the training examples, and errors inside the hold-out.
 
-Conventions: errors are relative to a blank image's, separately for bumps and stripes, and the larger is reported,
+Conventions: errors are relative to that of a blank image, separately for bumps and stripes, and the larger is reported,
 because stripes are so much brighter that they would dominate a joint mean. Every distinct example counts once. Accuracy
 covers bumps only, because a stripe has no position along one of its axes, and is NaN if there are none.
 """
@@ -50,7 +50,7 @@ def _used(task: Task, seed: int) -> Tensor:
 
 
 def _over_blank(task: Task, outputs: Tensor, values: Tensor, used: Tensor) -> Tensor:
-    """Return each member's mean error, relative to a blank image's, over the rows it uses; NaN if it uses none."""
+    """Return each member's mean error, relative to that of a blank image, over the rows it uses; NaN without any."""
     targets = task.examples(values).targets
     blank = squared_error(task.blank.expand_as(targets), targets)
     return _mean(squared_error(outputs, targets), used) / _mean(blank, used)

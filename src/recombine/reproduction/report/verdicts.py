@@ -128,12 +128,15 @@ def markdown_table(judgements: Sequence[Judgement]) -> str:
     ))  # fmt: skip
 
 
+OWNERS = {"The paper": False, "This project": True}
+
+
 def brief_table(judgements: Sequence[Judgement], sections: Sequence[Section]) -> str:
     """Return the number of claims per verdict, and their names by report section, as Markdown.
 
     The paper's claims and ours have separate counts and columns.
     """
-    owners = {"The paper": [own for own in judgements if not own.ours], "Ours": [own for own in judgements if own.ours]}
+    owners = {name: [own for own in judgements if own.ours == ours] for name, ours in OWNERS.items()}
     texts = {owner: {own.claim: verdict_text(own) for own in claims} for owner, claims in owners.items() if claims}
     counts = []
     for owner, verdicts in texts.items():
