@@ -61,7 +61,7 @@ class Encoding(Variant):
         return torch.where(absent[..., None], torch.zeros_like(code), code)
 
     def of(self, factor: Factor) -> Encoding:
-        """Return the encoding of a factor: this one, unless it is mixed."""
+        """Return a factor's encoding: `self`, or the factor's part of a mixed encoding."""
         return self
 
     def resolved(self, grid: FactorGrid) -> Encoding:

@@ -177,6 +177,8 @@ def diagnose(
     if out is None and (plane is not None or at):
         raise InvalidValue("out", None, "given with --plane and --at, which only affect the figure")
     axes = None if plane is None else [name.strip() for name in plane.split(",")]
+    if axes is not None and len(axes) != 2:
+        raise InvalidValue("plane", plane, "two factors, such as x,size")
     values = {}
     for text in at or ():
         name, _, value = text.partition("=")

@@ -111,7 +111,7 @@ def record_digest(record: Mapping[str, Any]) -> str:
 
 
 def effect(statistic: str, smallest: float, **fields: Any) -> Criterion:
-    """Return a criterion for an effect above the smallest that matters."""
+    """Return a criterion that requires more than the smallest effect of interest."""
     return Criterion(statistic=statistic, low=smallest, is_effect=True, **fields)
 
 

@@ -103,7 +103,7 @@ class Sweep:
             self.pending = dict(sorted(self.pending.items(), key=lambda item: -self.steps[item[0]]))
 
     def work(self, should_stop: ShouldStop, *, wait: bool = True) -> None:
-        """Train until no run is pending; wait for runs that other processes train, or (`wait=False`) skip them."""
+        """Train all pending runs; wait for those that other processes are training, or skip them (`wait=False`)."""
         while self.pending:
             taken: dict[str, Lock] = {}
             try:

@@ -75,7 +75,7 @@ class Task(Variant):
     region: Literal["kept", "whole"] = "kept"
     """Train only on combinations that are not held out (kept), or on all, with the hold-out only evaluated (whole)."""
     isolated: bool = False
-    """For each factor value, add a training example that shows it alone (the 2N stripes of an N × N bump image)."""
+    """For each factor value, add a training example that shows it alone (2N stripes for N × N bump images)."""
     isolated_factors: Annotated[SomeFactors, ADDED] = None
     """Factors shown in isolated examples, by name or position, e.g. x,y. Default: all factors."""
     isolated_together: Annotated[int, Field(ge=1, le=64), ADDED] = 1

@@ -10,7 +10,7 @@ is farthest from 0.5, and the marker is then scored on the left-out architecture
 architectures. If the sign is fixed in advance, only the position is chosen, by the largest AUROC with that sign.
 
 For confidence intervals, arms (experimental conditions) with pairs are resampled within each architecture. Individual
-networks are not resampled, because those of an arm differ only in their seed. Position and sign are chosen anew in
+networks are not resampled, because those of an arm differ only in their seed. Position and sign are chosen again in
 every resample. An architecture without pairs in a resample is excluded from its mean.
 """
 
