@@ -17,16 +17,17 @@ from torch import Tensor
 from torch.nn import functional
 
 from recombine.remedies.base import REMEDIES, Decode
-from recombine.remedies.derivatives import DerivativePenalty, block_directions, jacobian, slopes
+from recombine.remedies.derivatives import DerivativePenalty, block_directions, differences, jacobian
 from recombine.remedies.noise import Generator, uniform
 
 
 def orthogonal_jacobian(decode: Decode, codes: Tensor, blocks: Sequence[int], generator: Generator = None) -> Tensor:
-    """Return an unbiased estimate of 4 Σ_{k<j} ‖J_kᵀ J_j‖² per example: one pass per block, averaged over the batch.
+    """Return an estimate of 4 Σ_{k<j} ‖J_kᵀ J_j‖² per example, averaged over the batch: two passes per block.
 
     With standard normal directions v_k in each block, E (J v_k · J v_j)² = ‖J_kᵀ J_j‖², the squared Frobenius norm.
+    Derivatives are central differences, as in the published code.
     """
-    derivatives = slopes(decode, codes, block_directions(codes, blocks, generator))
+    derivatives = differences(decode, codes, block_directions(codes, blocks, generator))
     products = torch.einsum("kbo,jbo->bkj", derivatives, derivatives)
     return 2 * (products.square().sum(dim=(1, 2)) - products.diagonal(dim1=1, dim2=2).square().sum(dim=1)).mean()
 
@@ -46,7 +47,7 @@ def jacobian_l1(decode: Decode, codes: Tensor, generator: Generator = None, *, d
         return jacobian(decode, codes).abs().sum(dim=(0, 2)).mean()
     column = (uniform((draws, len(codes)), generator, codes) * size).long()
     steps = functional.one_hot(column, size).to(codes.dtype)
-    return slopes(decode, codes, steps).abs().sum(dim=-1).mean() * size
+    return differences(decode, codes, steps).abs().sum(dim=-1).mean() * size
 
 
 @REMEDIES.register
@@ -56,6 +57,7 @@ class OrthogonalJacobian(DerivativePenalty):
     source = "Wei et al. 2021"
     knows = ("factor blocks",)
     power = 4
+    differentiates = False
     kind: Literal["orthogonal_jacobian"] = "orthogonal_jacobian"
     weight: Annotated[float, Field(ge=0)] = 0.1
     """Weight of the term in the loss (0.1 in the published code, on the penalty that is not relative)."""
@@ -70,6 +72,7 @@ class JacobianL1(DerivativePenalty):
 
     source = "Rhodes and Lee 2021"
     power = 1
+    differentiates = False
     kind: Literal["jacobian_l1"] = "jacobian_l1"
     draws: Annotated[int, Field(ge=1, le=64)] = 2
     """Columns of the Jacobian per example and step."""
