@@ -33,8 +33,10 @@ if TYPE_CHECKING:
 
 BASE = "none"
 """Name of the base itself, which every comparison has."""
+ACCURACY = "accuracy"
 COMPOSES = 0.9
 """Held-out score from which a network composes: accuracy, or 1 less the error over blank where nothing has a place."""
+PROVENANCE = ("recombine", "commit", "torch", "python", "device", "precision")
 SCORES = ("id_accuracy", "ood_accuracy", "id_over_blank", "ood_over_blank", "id_mse", "ood_mse")
 
 
@@ -45,9 +47,10 @@ class Comparison:
     Parameters
     ----------
     data
-        Scores by `remedy` and `seed`, with source, privileges, images and parameters of each remedy.
+        Scores by `remedy` and `seed`, with source, privileges, images, parameters and spec of each remedy. Attributes
+        name commit, versions and device.
     runs
-        Runs by remedy, one per seed.
+        Runs by remedy, one per seed; only the page needs them.
 
     Examples
     --------
@@ -71,9 +74,10 @@ class Comparison:
         for name in self.data["remedy"].values:
             own = self.data.sel(remedy=name)
             held_out = TrimmedMean.of(own["ood_score"].values).interval()
+            low = max(held_out.low, 0.0) if self.data.attrs["score"] == ACCURACY else held_out.low
             composes = own["composes"].values
             rows.append({
-                "remedy": str(name), "held out": held_out.value, "low": held_out.low, "high": held_out.high,
+                "remedy": str(name), "held out": held_out.value, "low": low, "high": min(held_out.high, 1.0),
                 "kept": TrimmedMean.of(own["id_score"].values).value,
                 "compose": f"{int(composes.sum())}/{len(composes)}",
                 "collapsed": int(own["collapsed"].sum()), "seconds": float(own["seconds"].mean()),
@@ -193,7 +197,11 @@ def _dataset(
     }
     for name, values in per_remedy.items():
         data[name] = "remedy", values
-    data.attrs["score"] = "accuracy" if has_places else "1 − error over blank"
+    data["spec"] = "remedy", [spec.model_dump_json(exclude={"seed"}) for spec in specs.values()]
+    data.attrs["score"] = ACCURACY if has_places else "1 − error over blank"
+    found = [run.result["provenance"] for own in runs.values() for run in own]
+    for name in PROVENANCE:
+        data.attrs[name] = ", ".join(sorted({str(one.get(name)) for one in found}))
     return data
 
 

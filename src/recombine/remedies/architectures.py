@@ -20,6 +20,7 @@ from recombine.decoders import (
     OcclusionDecoder,
 )
 from recombine.remedies.base import REMEDIES, Penalty, Remedy, S
+from recombine.remedies.derivatives import Rows, first_rows
 from recombine.remedies.noise import Generator
 
 Width = Annotated[int, Field(ge=4, le=2**12, multiple_of=4)]
@@ -145,9 +146,11 @@ class Interaction(Penalty):
     source = "Brady et al. 2025"
     knows = ("factor blocks", "pixel coordinates")
     kind: Literal["interaction"] = "interaction"
+    rows: Rows = 0.125
+    """Share of the batch that it is computed on."""
 
     def apply(self, spec: S) -> S:
         return super().apply(spec.replace(decoder=CrossAttentionDecoder()))
 
     def loss(self, decode: Any, codes: Tensor, blocks: Sequence[int], generator: Generator) -> Tensor:
-        return decode.interaction(codes)
+        return decode.interaction(first_rows(codes, self.rows))

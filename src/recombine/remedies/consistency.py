@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from recombine.decoders import ConvEncoder, Interface
 from recombine.remedies.base import REMEDIES, Decode, Penalty
-from recombine.remedies.derivatives import recombined
+from recombine.remedies.derivatives import Rows, first_rows, recombined
 from recombine.remedies.noise import Generator, uniform
 
 
@@ -25,13 +25,16 @@ class Consistency(Penalty):
     source = "Wiedemer et al. 2024"
     knows = ("factor blocks", "held-out codes", "an encoder")
     kind: Literal["consistency"] = "consistency"
+    rows: Rows = 0.25
+    """Share of the batch that it is computed on."""
 
     def auxiliary(self, interface: Interface) -> nn.Module:
         channels = () if len(interface.image_shape) == 3 else (1,)  # grey images have no channel axis
         return nn.Sequential(nn.Unflatten(1, (*channels, interface.image_shape[0])), ConvEncoder().build(interface))
 
     def loss(self, decode: Any, codes: Tensor, blocks: Sequence[int], generator: Generator) -> Tensor:
-        mixed = recombined(codes, blocks, generator)
+        mixed = first_rows(recombined(codes, blocks, generator), self.rows)
+        codes = first_rows(codes, self.rows)
         seen = decode.auxiliary(decode(codes).detach()) - codes  # teaches the encoder on kept combinations
         return seen.square().mean() + (decode.auxiliary(decode(mixed)) - mixed).square().mean()
 

@@ -15,7 +15,14 @@ import torch
 from torch import Tensor
 
 from recombine.remedies.base import REMEDIES, Decode
-from recombine.remedies.derivatives import DerivativePenalty, block_directions, differences, jacobian, pairwise_products
+from recombine.remedies.derivatives import (
+    DerivativePenalty,
+    Rows,
+    block_directions,
+    differences,
+    jacobian,
+    pairwise_products,
+)
 from recombine.remedies.noise import Generator
 
 SMALL = 1e-12
@@ -66,6 +73,7 @@ class ExactContrast(DerivativePenalty):
     source = "Brady et al. 2023"
     knows = ("factor blocks",)
     kind: Literal["exact_contrast"] = "exact_contrast"
+    rows: Rows = 0.0625
 
     def value(self, decode: Decode, codes: Tensor, blocks: Sequence[int], generator: Generator) -> Tensor:
         return compositional_contrast(decode, codes, blocks)

@@ -19,6 +19,8 @@ from recombine.remedies.noise import Generator, normal, uniform
 
 FEWEST = 2
 """Rows of the batch at least: the scale of the outputs is their variance over rows."""
+Rows = Annotated[float, Field(gt=0, le=1)]
+"""Share of the batch that a penalty is computed on."""
 SMALLEST_SCALE = 1e-3
 """Added to the outputs' variance: a fresh network's outputs hardly vary, and dividing by that would drown the error."""
 
@@ -28,7 +30,7 @@ class DerivativePenalty(Penalty):
 
     where: Literal["kept", "all"] = "kept"
     """At codes of the batch (`kept`), or at recombined ones (`all`), which include held-out combinations."""
-    rows: Annotated[float, Field(gt=0, le=1)] = 0.125
+    rows: Rows = 0.125
     """Share of the batch that it is computed on."""
     relative: bool = True
     """Divide by the scale of the outputs, so that shrinking them does not lower the penalty."""
@@ -46,12 +48,17 @@ class DerivativePenalty(Penalty):
 
     def loss(self, decode: Decode, codes: Tensor, blocks: Sequence[int], generator: Generator) -> Tensor:
         codes = recombined(codes, blocks, generator) if self.where == "all" else codes
-        codes = codes[: max(FEWEST, round(self.rows * len(codes)))]  # batches are shuffled already
+        codes = first_rows(codes, self.rows)
         value = self.value(decode, codes, blocks, generator)
         if not self.relative:
             return value
         variance = decode(codes).var(dim=0, unbiased=False).mean()
         return value / (variance + SMALLEST_SCALE) ** (self.power / 2)
+
+
+def first_rows(codes: Tensor, share: float) -> Tensor:
+    """A share of the batch, which is shuffled already."""
+    return codes[: max(FEWEST, round(share * len(codes)))]
 
 
 def recombined(codes: Tensor, blocks: Sequence[int], generator: Generator = None) -> Tensor:

@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from recombine.remedies.base import REMEDIES, Decode
-from recombine.remedies.derivatives import DerivativePenalty, block_directions, differences, jacobian
+from recombine.remedies.derivatives import DerivativePenalty, block_directions, differences, jacobian, slopes
 from recombine.remedies.noise import Generator, uniform
 
 
@@ -47,7 +47,7 @@ def jacobian_l1(decode: Decode, codes: Tensor, generator: Generator = None, *, d
         return jacobian(decode, codes).abs().sum(dim=(0, 2)).mean()
     column = (uniform((draws, len(codes)), generator, codes) * size).long()
     steps = functional.one_hot(column, size).to(codes.dtype)
-    return differences(decode, codes, steps).abs().sum(dim=-1).mean() * size
+    return slopes(decode, codes, steps).abs().sum(dim=-1).mean() * size
 
 
 @REMEDIES.register
@@ -72,7 +72,6 @@ class JacobianL1(DerivativePenalty):
 
     source = "Rhodes and Lee 2021"
     power = 1
-    differentiates = False
     kind: Literal["jacobian_l1"] = "jacobian_l1"
     draws: Annotated[int, Field(ge=1, le=64)] = 2
     """Columns of the Jacobian per example and step."""
