@@ -1,7 +1,7 @@
 """Remedies side by side: the same base with each of them, over many seeds.
 
 >>> import recombine as rc
->>> result = rc.compare(rc.RunSpec(), ["broadcast", "hessian:weight=0.1", "isolated"], seeds=32)
+>>> result = rc.compare(rc.RunSpec(), ["broadcast", "hessian:weight=1e-6", "isolated"], seeds=32)
 >>> print(result.table())
 >>> result.draw().savefig("remedies.png")
 >>> result.explore().save("remedies.html")
@@ -138,7 +138,7 @@ def compare(
     spec
         The base: task, decoder and recipe. It is trained as well, under the name "none".
     remedies
-        Remedies, as records or as text (`hessian:weight=0.1`).
+        Remedies, as records or as text (`hessian:weight=1e-6`).
     seeds
         How many seeds, from the base's own on, or which.
     store

@@ -16,6 +16,8 @@ REVISION = 5
 """Revision of the training code; increase it when training results change, so that old runs are not reused."""
 FIRST_NAMES = {"beta1": "mean_decay", "beta2": "square_decay"}
 """Original names of renamed recipe fields."""
+FIRST_PENALTIES = ("entropy", "variance")
+"""Penalties whose weights are stored with the recipe, as they were before there were others."""
 _PRESENT_NAMES = {first: name for name, first in FIRST_NAMES.items()}
 
 
@@ -37,6 +39,16 @@ def stored_key(fields: Mapping[str, Any]) -> str:
 def with_present_names(fields: Mapping[str, Any]) -> dict[str, Any]:
     """Return a stored spec and revision with current field names."""
     return _with_names(fields, _PRESENT_NAMES)
+
+
+def with_penalties(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a stored spec with all penalties in one list."""
+    recipe = fields.get("recipe")
+    if not isinstance(recipe, dict):
+        return dict(fields)
+    first = [{"kind": kind, "weight": recipe[kind]} for kind in FIRST_PENALTIES if recipe.get(kind)]
+    recipe = {name: value for name, value in recipe.items() if name not in FIRST_PENALTIES}
+    return {**fields, "recipe": recipe, "penalties": [*first, *fields.get("penalties", ())]}
 
 
 def _with_names(fields: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:

@@ -15,15 +15,13 @@ from pydantic import Field, model_validator
 
 from recombine.decoders import CNN, AnyDecoder, Interface, StagedDecoder, build_seeded, seeded
 from recombine.errors import InvalidValue
-from recombine.keys import REVISION, canonical_json, stored_key, with_present_names
+from recombine.keys import FIRST_PENALTIES, REVISION, canonical_json, stored_key, with_penalties, with_present_names
 from recombine.records import ADDED, Frozen
 from recombine.remedies import REMEDIES, AnyPenalty, Remedy
 from recombine.streams import stream_seed
 from recombine.tasks import AnyTask, BumpTask
 
 Precision = Literal["float32", "tf32", "bf16"]
-FIRST_PENALTIES = ("entropy", "variance")
-"""Penalties whose weights are stored with the recipe, as they were before there were others."""
 LONGEST = 10**9
 """Maximum number of epochs or steps."""
 SEEDS = 2**31
@@ -46,7 +44,7 @@ class Recipe(Frozen):
     """
 
     epochs: Annotated[int, Field(ge=1, le=LONGEST)] | None = 50
-    """Number of passes over the training set, unless `steps` is given."""
+    """Passes over the training set, unless `steps` is given."""
     steps: Annotated[int, Field(ge=1, le=LONGEST)] | None = None
     """Number of optimiser steps; replaces `epochs`."""
     batch: Annotated[int, Field(ge=1, le=2**20)] = 32
@@ -116,7 +114,7 @@ class RunSpec(Frozen):
     seed: Annotated[int, Field(ge=0, lt=SEEDS)] = 0
     """Seed for the initial weights, the training set and the order of examples."""
     penalties: Annotated[tuple[AnyPenalty, ...], ADDED] = ()
-    """Loss terms that remedies add, such as `hessian:weight=0.1`."""
+    """Loss terms that remedies add, such as `hessian:weight=1e-6`."""
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -138,8 +136,8 @@ class RunSpec(Frozen):
         >>> import recombine as rc
         >>> rc.RunSpec().with_remedy("additive").decoder
         AdditiveDecoder(kind='additive', base=CNN(kind='cnn', width=64, depth=4))
-        >>> [str(penalty) for penalty in rc.RunSpec().with_remedy("hessian:weight=0.1").penalties]
-        ['hessian:weight=0.1']
+        >>> [str(penalty) for penalty in rc.RunSpec().with_remedy("hessian:weight=1e-6").penalties]
+        ['hessian:weight=1e-06']
         """
         return REMEDIES.parse(remedy).apply(self)
 
@@ -157,12 +155,8 @@ class RunSpec(Frozen):
     @classmethod
     def from_stored(cls, fields: dict[str, Any]) -> dict[str, Any]:
         """Return the fields of a stored spec under their current names."""
-        fields = {name: value for name, value in with_present_names(fields).items() if name != "revision"}
-        if isinstance(recipe := fields.get("recipe"), dict):
-            fields["recipe"] = {name: value for name, value in recipe.items() if name not in FIRST_PENALTIES}
-            first = [{"kind": kind, "weight": recipe[kind]} for kind in FIRST_PENALTIES if recipe.get(kind)]
-            fields["penalties"] = [*first, *fields.get("penalties", ())]
-        return fields
+        fields = with_penalties(with_present_names(fields))
+        return {name: value for name, value in fields.items() if name != "revision"}
 
     @property
     def digest(self) -> str:

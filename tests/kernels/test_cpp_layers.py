@@ -59,16 +59,17 @@ def test_narrow_convolutions_that_do_not_fit_are_refused(images, weights, biases
 @needs_compiler
 @pytest.mark.parametrize("vectors", ["unit", "raw"])
 def test_a_low_rank_network_has_torchs_outputs_penalties_and_gradients(vectors):
-    spec = small_spec(LowRank(vectors=vectors, depth=2))
+    spec = small_spec(LowRank(vectors=vectors, depth=2), absolute=0.1)
+    spec = spec.replace(penalties=("entropy:weight=0.3", "variance:weight=0.2"))
     ensemble = Ensemble([spec], CPU)
     weights = ensemble.initial().weights[0].requires_grad_()
-    inputs, targets = ensemble.examples.inputs[:9], ensemble.examples.targets[:9]
-    assert ensemble.objective.fast_outputs(weights, inputs) is not None, "the kernels did not take it"
-    terms = torch.tensor([0.3, 0.2, 0.1])
+    state, rows = ensemble.initial(), torch.arange(9)
+    batch = ensemble._batch(rows, torch.full((9,), 1 / 9), state.step[0], state.buffers[0], 0)
+    assert ensemble.objective.fast_outputs(weights, batch.inputs) is not None, "the kernels did not take it"
     ends = []
     for way in (contextlib.nullcontext(), kernels.without("narrow")):
         with way:
-            total, error = ensemble.objective.loss(weights, inputs, targets, torch.full((9,), 1 / 9), terms)
+            total, error, _ = ensemble.objective.loss(weights, batch)
         ends.append((total, error, torch.autograd.grad(total, weights)[0]))
     for one, other in zip(*ends, strict=True):
         near(one, other)

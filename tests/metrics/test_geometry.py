@@ -92,7 +92,7 @@ def test_a_stage_averages_in_two_ways_and_leaves_out_points_that_do_not_move():
 @pytest.mark.parametrize("encoding", ["bump", *(pytest.param(e, marks=pytest.mark.slow) for e in OTHER_ENCODINGS)])
 def test_exact_metric_equals_a_reverse_mode_jacobian(kind, encoding):
     spec = small_spec(kind, task={"encoding": encoding})
-    module, points = spec.module().double(), real_points(spec, 3)
+    module, points = spec.module().eval().double(), real_points(spec, 3)
     coder = spec.task.codes
     found = metric_tensor(stage_reader(module, coder), points)
     assert list(found) == ["input", *module.stage_names]
@@ -111,7 +111,7 @@ def test_exact_metric_equals_a_reverse_mode_jacobian(kind, encoding):
 @pytest.mark.parametrize("kind", KINDS)
 def test_ensembles_equal_their_members(kind):
     specs = small_spec(kind).seeds(range(3))
-    modules, points = [spec.module() for spec in specs], real_points(specs[0])
+    modules, points = [spec.module().eval() for spec in specs], real_points(specs[0])
     names = dict(modules[0].named_parameters())
     weights = {n: torch.stack([dict(m.named_parameters())[n].detach() for m in modules]) for n in names}
     together = metric_tensor(ensemble_reader(modules[0], weights, encode(specs[0])), points, members=1)
@@ -127,7 +127,7 @@ def test_ensembles_equal_their_members(kind):
 @pytest.mark.parametrize("kind", KINDS)
 def test_both_ways_to_carry_tangents_agree(kind):
     spec = small_spec(kind)
-    reader, points = stage_reader(spec.module(), encode(spec)), real_points(spec)
+    reader, points = stage_reader(spec.module().eval(), encode(spec)), real_points(spec)
     carried, repeated = metric_tensor(reader, points), metric_tensor(reader, points, repeated=True)
     assert list(carried) == list(repeated)
     for name in carried:
@@ -137,7 +137,7 @@ def test_both_ways_to_carry_tangents_agree(kind):
 @pytest.mark.parametrize("memory", [1, 10_000])
 def test_memory_budget_changes_nothing_but_memory(memory):
     spec = small_spec("cnn")
-    reader, points = stage_reader(spec.module(), encode(spec)), real_points(spec, 9)
+    reader, points = stage_reader(spec.module().eval(), encode(spec)), real_points(spec, 9)
     whole, chunked = metric_tensor(reader, points), metric_tensor(reader, points, memory=memory)
     for name in whole:
         assert torch.allclose(whole[name], chunked[name], rtol=1e-4, atol=1e-7)

@@ -63,7 +63,7 @@ COMMANDS = {
     "compare": (
         "compare:compare",
         "Train a decoder with each of several remedies, over many seeds, and compare them.\n\n"
-        "Example: recombine compare --decoder cnn --remedy broadcast --remedy hessian:weight=0.1 --out remedies",
+        "Example: recombine compare --decoder cnn --remedy broadcast --remedy hessian:weight=1e-6 --out remedies",
     ),
     "reproduce": (
         "reproduce:reproduce",

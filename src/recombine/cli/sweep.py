@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 import itertools
 import math
+import re
 import tomllib
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
@@ -46,7 +47,7 @@ PANELS = {
         f"{MORE} fields of encodings, hold-outs and training sets",
     )
 }  # fmt: skip
-SEEDS = "Seeds: a count (8), an inclusive range (0..31) or a list (3,5,9). Default: 1."
+SEEDS = "Seeds: a count (8), a range (0..31) or a list (3,5,9). Default: 1."
 MOST_SEEDS = 100_000
 MOST_RUNS = 1_000_000
 
@@ -90,7 +91,7 @@ def spec_flags() -> list[Flag]:
             full = f"{part}.{name}"
             panel = "Task" if full in COMMON else "Fields of encodings, hold-outs and training sets"
             flags.append(Flag(full, " ".join(texts), "Decoder" if part == "decoder" else panel))
-    flags.append(Flag("remedy", f"{listed(REMEDIES)}; with fields as NAME:FIELD=VALUE, several joined by +.", "Recipe"))
+    flags.append(Flag("remedy", f"{listed(REMEDIES)}; join several with +.", "Recipe"))
     flags.append(Flag("seeds", SEEDS, "Recipe"))
     for name, info in Recipe.model_fields.items():
         flags.append(Flag(name, _text(info), "Recipe"))
@@ -155,7 +156,7 @@ def _spec(choice: Mapping[str, str], tasks: dict[tuple[Any, ...], Any]) -> RunSp
         tasks[same] = TASKS[kind](**task)
     recipe = Recipe(**{name: choice[name] for name in Recipe.model_fields if name in choice})
     spec = RunSpec(task=tasks[same], decoder=parts["decoder"], recipe=recipe)
-    for remedy in filter(None, choice.get("remedy", "").split("+")):
+    for remedy in filter(None, re.split(r"\+(?!\d)", choice.get("remedy", ""))):  # the plus of 1e+3 joins nothing
         spec = spec.with_remedy(remedy)
     return spec
 

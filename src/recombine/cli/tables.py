@@ -14,6 +14,7 @@ from rich.text import Text
 
 from recombine.console import Screen, visible
 from recombine.errors import typed
+from recombine.keys import with_penalties
 from recombine.store import Spread, Summary
 
 UNLIMITED = 10_000
@@ -104,9 +105,10 @@ def field_text(value: Any, *, whole: bool = False) -> str:
 def train_command(spec: Mapping[str, Any]) -> str | None:
     """Return the command that trains a stored spec, or None if it is too long to type."""
     task = {name: value for name, value in spec["task"].items() if name != "kind"}
-    rest = {name: spec[name] for name in spec if name not in ("task", "decoder", "recipe", "revision", "seed")}
-    fields = {"task": spec["task"]["kind"], **task, "decoder": spec["decoder"], **spec["recipe"], **rest}
-    words = ["recombine", "train"]
+    present = with_penalties(spec)
+    remedies = "+".join(field_text(penalty, whole=True) for penalty in present["penalties"])
+    fields = {"task": spec["task"]["kind"], **task, "decoder": spec["decoder"], **present["recipe"]}
+    words = ["recombine", "train", *(["--remedy", remedies] if remedies else [])]
     for name, value in fields.items():
         flag = "--" + name.replace("_", "-")
         if isinstance(value, bool):

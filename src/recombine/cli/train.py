@@ -37,7 +37,7 @@ class ExecutorFlags:
     members: Whole | None = None
     """Maximum number of models trained together. Default: depends on the device."""
     processes: Whole | None = None
-    """Number of single-threaded worker processes on a CPU. Default: one per core for reproduce, none for train."""
+    """Worker processes on a CPU. Default: one per core for reproduce, none for train."""
     scheduler: str | None = None
     """Address (tcp://HOST:PORT) or scheduler file of a Dask cluster whose workers have access to the same store."""
 

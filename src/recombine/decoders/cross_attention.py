@@ -102,9 +102,9 @@ class CrossAttentionDecoder(DecoderSpec):
 
     kind: Literal["cross_attention"] = "cross_attention"
     width: Annotated[int, Field(ge=4, le=2**12, multiple_of=4)] = 64
-    """Size of a token."""
+    """Token dimension."""
     depth: Annotated[int, Field(ge=1, le=100)] = 2
-    """Layers."""
+    """Number of layers."""
     heads: Annotated[int, Field(ge=1, le=64)] = 4
     """Attention heads; the width is a multiple of it."""
 

@@ -101,9 +101,9 @@ class HypernetworkDecoder(DecoderSpec):
 
     kind: Literal["hypernetwork"] = "hypernetwork"
     width: Width = 64
-    """Neurons of a layer."""
+    """Number of neurons in every hidden layer."""
     depth: Depth = 2
-    """Layers."""
+    """Number of layers."""
     form: Literal["linear", "film"] = "linear"
     """`linear`: weights are linear in the code. `film`: gains and biases are."""
 

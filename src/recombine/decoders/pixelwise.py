@@ -59,9 +59,9 @@ class BroadcastDecoder(DecoderSpec):
 
     kind: Literal["broadcast"] = "broadcast"
     width: Width = 64
-    """Channels of the convolutions."""
+    """Number of channels in every stage."""
     depth: Depth = 4
-    """Hidden convolutions, with kernel 3."""
+    """Number of hidden convolutions."""
 
     def build(self, interface: Interface) -> StagedDecoder:
         stages: dict[str, nn.Module] = {"broadcast": nn.Sequential(Broadcast(interface.plane), WithCoordinates())}
@@ -121,7 +121,7 @@ class ImplicitDecoder(DecoderSpec):
 
     kind: Literal["implicit"] = "implicit"
     width: Width = 128
-    """Neurons of a layer."""
+    """Number of neurons in every hidden layer."""
     depth: Depth = 3
     """Layers after the first."""
     activation: Literal["relu", "sine"] = "sine"

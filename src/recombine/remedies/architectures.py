@@ -19,7 +19,7 @@ from recombine.decoders import (
     MultilinearDecoder,
     OcclusionDecoder,
 )
-from recombine.remedies.base import REMEDIES, Penalty, Remedy, S
+from recombine.remedies.base import REMEDIES, Penalty, Remedy, S, Weight
 from recombine.remedies.derivatives import Rows, first_rows
 from recombine.remedies.noise import Generator
 
@@ -146,11 +146,13 @@ class Interaction(Penalty):
     source = "Brady et al. 2025"
     knows = ("factor blocks", "pixel coordinates")
     kind: Literal["interaction"] = "interaction"
+    weight: Weight = 1e-3
     rows: Rows = 0.125
     """Share of the batch that it is computed on."""
 
     def apply(self, spec: S) -> S:
-        return super().apply(spec.replace(decoder=CrossAttentionDecoder()))
+        own = isinstance(spec.decoder, CrossAttentionDecoder)
+        return super().apply(spec if own else spec.replace(decoder=CrossAttentionDecoder()))
 
     def loss(self, decode: Any, codes: Tensor, blocks: Sequence[int], generator: Generator) -> Tensor:
         return decode.interaction(first_rows(codes, self.rows))

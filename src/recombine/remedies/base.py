@@ -77,6 +77,10 @@ class Remedy(Variant):
         return self.knows
 
 
+Weight = Annotated[float, Field(ge=0)]
+"""Of a penalty. Defaults come from benchmarks/strengths.py: the strongest with which kept images are still learnt."""
+
+
 class Penalty(Remedy):
     """A term of the loss.
 
@@ -84,12 +88,12 @@ class Penalty(Remedy):
     --------
     >>> import recombine as rc
     >>> import torch
-    >>> penalty = rc.REMEDIES.parse("mixup:weight=0.1")
+    >>> penalty = rc.REMEDIES.parse("mixup")
     >>> float(penalty.loss(torch.nn.Identity(), torch.rand(4, 6), (3, 3), None)) < 1e-6  # a linear map
     True
     """
 
-    weight: Annotated[float, Field(ge=0)] = 1.0
+    weight: Weight = 1.0
     """Weight of the term in the loss."""
 
     differentiates: ClassVar[bool] = True

@@ -13,7 +13,7 @@ from typing import Any, Literal
 from torch import Tensor, nn
 
 from recombine.decoders import ConvEncoder, Interface
-from recombine.remedies.base import REMEDIES, Decode, Penalty
+from recombine.remedies.base import REMEDIES, Decode, Penalty, Weight
 from recombine.remedies.derivatives import Rows, first_rows, recombined
 from recombine.remedies.noise import Generator, uniform
 
@@ -46,6 +46,7 @@ class Mixup(Penalty):
     source = "after Zhang et al. 2018"
     differentiates = False
     kind: Literal["mixup"] = "mixup"
+    weight: Weight = 10.0
 
     def loss(self, decode: Decode, codes: Tensor, blocks: Sequence[int], generator: Generator) -> Tensor:
         share = uniform((len(codes), 1), generator, codes).to(codes.dtype)

@@ -14,7 +14,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from recombine.remedies.base import REMEDIES, Decode
+from recombine.remedies.base import REMEDIES, Decode, Weight
 from recombine.remedies.derivatives import (
     DerivativePenalty,
     Rows,
@@ -61,6 +61,7 @@ class Contrast(DerivativePenalty):
     power = 4
     differentiates = False
     kind: Literal["contrast"] = "contrast"
+    weight: Weight = 1e-8
 
     def value(self, decode: Decode, codes: Tensor, blocks: Sequence[int], generator: Generator) -> Tensor:
         return squared_contrast(decode, codes, blocks, generator)
@@ -73,6 +74,7 @@ class ExactContrast(DerivativePenalty):
     source = "Brady et al. 2023"
     knows = ("factor blocks",)
     kind: Literal["exact_contrast"] = "exact_contrast"
+    weight: Weight = 1e-6
     rows: Rows = 0.0625
 
     def value(self, decode: Decode, codes: Tensor, blocks: Sequence[int], generator: Generator) -> Tensor:

@@ -16,7 +16,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from recombine.remedies.base import REMEDIES, Decode
+from recombine.remedies.base import REMEDIES, Decode, Weight
 from recombine.remedies.derivatives import DerivativePenalty, block_directions
 from recombine.remedies.noise import Generator, signs
 
@@ -75,7 +75,7 @@ class Hessian(DerivativePenalty):
     knows = ("factor blocks",)
     differentiates = False
     kind: Literal["hessian"] = "hessian"
-    weight: Annotated[float, Field(ge=0)] = 0.1
+    weight: Weight = 1e-5
     """Weight of the term in the loss (0.1 in the published code, on the penalty that is not relative)."""
     draws: Annotated[int, Field(ge=2, le=64)] = 2
     """Random sign vectors per step (2 in the paper)."""

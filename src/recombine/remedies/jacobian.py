@@ -16,7 +16,7 @@ from pydantic import Field
 from torch import Tensor
 from torch.nn import functional
 
-from recombine.remedies.base import REMEDIES, Decode
+from recombine.remedies.base import REMEDIES, Decode, Weight
 from recombine.remedies.derivatives import DerivativePenalty, block_directions, differences, jacobian, slopes
 from recombine.remedies.noise import Generator, uniform
 
@@ -59,7 +59,7 @@ class OrthogonalJacobian(DerivativePenalty):
     power = 4
     differentiates = False
     kind: Literal["orthogonal_jacobian"] = "orthogonal_jacobian"
-    weight: Annotated[float, Field(ge=0)] = 0.1
+    weight: Weight = 1e-10
     """Weight of the term in the loss (0.1 in the published code, on the penalty that is not relative)."""
 
     def value(self, decode: Decode, codes: Tensor, blocks: Sequence[int], generator: Generator) -> Tensor:
@@ -73,6 +73,7 @@ class JacobianL1(DerivativePenalty):
     source = "Rhodes and Lee 2021"
     power = 1
     kind: Literal["jacobian_l1"] = "jacobian_l1"
+    weight: Weight = 1e-7
     draws: Annotated[int, Field(ge=1, le=64)] = 2
     """Columns of the Jacobian per example and step."""
 

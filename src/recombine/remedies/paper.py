@@ -15,10 +15,8 @@ from torch import Tensor
 
 from recombine.decoders import DecoderSpec, DropoutDecoder, LowRank
 from recombine.errors import InvalidValue
-from recombine.remedies.base import REMEDIES, Penalty, Remedy, S
+from recombine.remedies.base import REMEDIES, Penalty, Remedy, S, Weight
 from recombine.remedies.noise import Generator
-
-Weight = Annotated[float, Field(ge=0)]
 
 
 class EmbeddingPenalty(Penalty):
