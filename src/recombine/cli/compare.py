@@ -22,6 +22,7 @@ NEEDS_LOW_RANK = ("entropy", "variance")
 def compare(
     *,
     out: SomePath | None = None,
+    page: bool = True,
     settings: TrainingFlags = TrainingFlags(),  # noqa: B008
     **values: Any,
 ) -> None:
@@ -31,6 +32,8 @@ def compare(
     ----------
     out
         Folder for the Dataset (comparison.nc), the table (comparison.csv), the figure and an explorer page.
+    page
+        Whether to write the page, with one decoder per remedy.
     """
     if out is not None:
         require_folder(out, "out")
@@ -68,7 +71,8 @@ def compare(
         write(out / "comparison.csv", table.to_csv(index=False).encode(), "out")
         result.data.to_netcdf(out / "comparison.nc", engine="h5netcdf")
         result.draw().savefig(out / "comparison.png", dpi=200)
-        result.explore().save(out / "page.html")
+        if page:
+            result.explore().save(out / "page.html")
         say(f"comparison: {out}")
 
 
