@@ -24,15 +24,15 @@ SEEDS = range(2000, 2002)
 
 def strengths(base: rc.RunSpec, store: str | None, device: str) -> pandas.DataFrame:
     """Kept errors of every penalty and weight, with the chosen weights marked."""
-    kinds = [
-        kind for kind, remedy in rc.REMEDIES.items() if issubclass(remedy, rc.Penalty) and kind not in NEEDS_LOW_RANK
-    ]
+    penalties = {kind for kind, remedy in rc.REMEDIES.items() if issubclass(remedy, rc.Penalty)}
+    forms = {kind: f"{kind}:weight={{0:g}}" for kind in sorted(penalties.difference(NEEDS_LOW_RANK))}
+    forms["low_rank"] = "low_rank:entropy={0:g}:variance={1:g}"  # weights in the published ratio
     weights = [0.0, *(10.0**power for power in POWERS)]
-    names = [f"{kind}:weight={weight:g}" for kind in kinds for weight in weights]
+    names = [form.format(weight, weight / 10) for form in forms.values() for weight in weights]
     result = rc.compare(base, names, SEEDS, store, device=device, progress=True)
     errors = result.data["id_over_blank"].median("seed").values[1:]
     rows = []
-    for kind, (plain, *others) in zip(kinds, errors.reshape(len(kinds), -1), strict=True):
+    for kind, (plain, *others) in zip(forms, errors.reshape(len(forms), -1), strict=True):
         allowed = max(LEARNT, WORSE * plain)
         rows += [(kind, power, error, error <= allowed) for power, error in zip(POWERS, others, strict=True)]
     table = pandas.DataFrame(rows, columns=["penalty", "power", "kept error over blank", "learnt"])

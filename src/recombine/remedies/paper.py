@@ -60,7 +60,7 @@ class LowRankEmbeddings(Remedy):
     knows = ("factor blocks",)
     kind: Literal["low_rank"] = "low_rank"
     entropy: Weight = 0.1
-    variance: Weight = 0.1
+    variance: Weight = 0.01
 
     def apply(self, spec: S) -> S:
         spec = spec.replace(decoder=LowRank())
