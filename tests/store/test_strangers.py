@@ -183,7 +183,8 @@ def test_a_checkpoint_that_cannot_be_deleted_stops_nothing(store_path, monkeypat
         failing.setattr(os, "unlink", refuse)
         failing.setattr("pathlib.Path.unlink", lambda self, missing_ok=False: refuse(self))
         code, out, err = run(words, capsys)
-    assert (code, err) == (0, "")
+    assert code == 0
+    assert all("trained" in line for line in err.splitlines()), err  # progress, which a slow machine shows
     assert "1 run in" in out
     assert len(os.listdir(store_path / "checkpoints")) == 1
     assert run([*words, "--seeds", 2], capsys).code == 0

@@ -59,8 +59,10 @@ class LowRankEmbeddings(Remedy):
     source = "Liang et al. 2025"
     knows = ("factor blocks",)
     kind: Literal["low_rank"] = "low_rank"
-    entropy: Weight = 0.1
-    variance: Weight = 0.01
+    entropy: Weight = 1e-6
+    """Weight of the entropy penalty (0.1 in the paper, for 1000 epochs)."""
+    variance: Weight = 1e-7
+    """Weight of the variance penalty (0.01 in the paper)."""
 
     def apply(self, spec: S) -> S:
         spec = spec.replace(decoder=LowRank())
