@@ -80,16 +80,21 @@ def test_others_do_not(decoder, targets):
     assert held_out_error(decoder, targets) > 0.1
 
 
-def test_the_interaction_of_attention_is_zero_where_pixels_look_at_one_factor():
-    module = DECODERS.parse("cross_attention:width=8:depth=1:heads=1").build(Interface((VALUES, VALUES), (SIDE, SIDE)))
+@pytest.mark.parametrize("heads", [1, 2])
+def test_the_interaction_of_attention_is_zero_where_pixels_look_at_one_factor(heads):
+    text = f"cross_attention:width=8:depth=1:heads={heads}"
+    module = DECODERS.parse(text).build(Interface((VALUES, VALUES), (SIDE, SIDE)))
     layer = module.stages["layer1"]
     with torch.no_grad():
         for part in (layer.query, layer.key):
             part.weight.zero_()
             part.bias.zero_()
-        assert module.interaction(ONE_HOT).item() == pytest.approx(0.25, abs=1e-6)  # equal attention to both
+        assert module.interaction(ONE_HOT).item() == pytest.approx(
+            (heads / 2) ** 2, abs=1e-6
+        )  # equal attention to both
         layer.query.bias.fill_(1e4)
-        layer.key.weight.normal_()
+        layer.key.weight[:1] = torch.randn(1, 8)
+        layer.key.weight[-1:] = layer.key.weight[:1]  # all heads look at the same factor
         assert module.interaction(ONE_HOT).item() == pytest.approx(0, abs=1e-2)
 
 

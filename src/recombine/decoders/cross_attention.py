@@ -5,8 +5,9 @@ Pixels attend to one token per factor. A pixel whose attention goes to two facto
 
     Σ_{k<j} A_pk A_pj
 
-for the attention A of pixel p, averaged over heads, pixels, layers and the batch. Stages: `tokens`, `layer1` … (factor
-tokens first, then pixels) and `output`.
+for the attention A of pixel p, summed over heads (which shall look at the same factor) and averaged over layers. It is
+averaged over pixels and the batch, as in the published code. Stages: `tokens`, `layer1` … (factor tokens first, then
+pixels) and `output`.
 """
 
 from __future__ import annotations
@@ -71,18 +72,14 @@ class CrossAttentionModule(StagedDecoder):
     """The chain of stages, with the penalty on its attention."""
 
     def interaction(self, codes: Tensor) -> Tensor:
-        """Return the products of attention to two factors, averaged over layers, heads, pixels and the batch."""
-        tokens, products = codes, []
+        """Return the products of attention to two factors, averaged over pixels and the batch."""
+        tokens, layers = codes, []
         for stage in self.stages.values():
             if isinstance(stage, CrossAttention):
-                products.append(_pairwise(stage.weights(tokens)).mean())
+                layers.append(stage.weights(tokens).sum(dim=1))
             tokens = stage(tokens)
-        return torch.stack(products).mean()
-
-
-def _pairwise(weights: Tensor) -> Tensor:
-    """The sum of products over all pairs of factors."""
-    return (weights.sum(dim=-1).square() - weights.square().sum(dim=-1)) / 2
+        weights = torch.stack(layers).mean(dim=0)
+        return ((weights.sum(dim=-1).square() - weights.square().sum(dim=-1)) / 2).mean()
 
 
 class DropFactors(nn.Module):

@@ -147,6 +147,7 @@ class Interaction(Penalty):
     knows = ("factor blocks", "pixel coordinates")
     kind: Literal["interaction"] = "interaction"
     weight: Weight = 1e-3
+    """Weight of the term in the loss (0.05 in the published code)."""
     rows: Rows = 0.125
     """Share of the batch that it is computed on."""
 
