@@ -121,7 +121,8 @@ class Comparison:
         for name, runs in self.runs.items():
             order = np.argsort(self.data["ood_score"].sel(remedy=name).values)
             chosen[name] = runs[int(order[len(order) // 2])]
-        return explore(chosen, **{"title": "Remedies side by side", **options})
+        labels = [{"remedy": name} for name in chosen]
+        return explore(chosen, **{"title": "Remedies side by side", "labels": labels, **options})
 
 
 def compare(
