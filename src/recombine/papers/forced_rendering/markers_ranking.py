@@ -115,9 +115,8 @@ class Pairs(NamedTuple):
 
     def aurocs(self, weights: np.ndarray) -> np.ndarray:
         """Return AUROCs `[draw, marker and position]` with arms repeated `weights[draw, arm]` times."""
-        won, total = (
-            np.einsum("ba,kac,bc->bk", weights, counts, weights, optimize=True) for counts in (self.wins, self.pairs)
-        )
+        pairs = (weights[:, :, None] * weights[:, None, :]).reshape(len(weights), -1)
+        won, total = (pairs @ counts.reshape(len(counts), -1).T for counts in (self.wins, self.pairs))
         return np.divide(won, total, out=np.full_like(won, np.nan), where=total > 0)
 
 
