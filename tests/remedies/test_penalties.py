@@ -84,6 +84,17 @@ def test_the_hessian_penalty_of_known_functions(function, expected):
     assert value.item() == pytest.approx(expected, abs=0.01)
 
 
+def test_the_published_test_of_the_hessian_penalty():
+    """With the batch, draws and reduction of the published code: 4 for z₀ z₁, and 16 z₀² for z₀² z₁."""
+    codes = torch.randn(10, 2, generator=torch.Generator().manual_seed(0))
+    for function, expected in ((lambda z: z[:, 0], 4.0), (lambda z: z[:, 0] ** 2, 16 * codes[:, 0].square().mean())):
+        value = hessian_penalty(
+            lambda z, function=function: function(z) * z[:, 1], codes, draws=100, reduction="mean",
+            generator=torch.Generator().manual_seed(0),
+        )  # fmt: skip
+        assert value.item() == pytest.approx(float(expected), rel=0.05)
+
+
 def test_the_orthogonal_jacobian_equals_the_definition_and_is_unbiased(smooth):
     codes = torch.rand(1, 6)
     rows = slow_jacobian(smooth, codes)
@@ -156,6 +167,11 @@ def test_a_penalty_is_zero_at_its_solution_and_positive_off_it(kind, relative):
     assert at == pytest.approx(0, abs=2e-3)
     assert off > 20 * at
     assert off > 0.01
+
+
+def test_recombined_codes_need_to_know_blocks_and_held_out_codes():
+    assert REMEDIES.parse("jacobian_l1").privileges == ()
+    assert REMEDIES.parse("jacobian_l1:where=all").privileges == ("factor blocks", "held-out codes")
 
 
 def test_mixup_is_zero_for_linear_maps_only():
