@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from recombine.data import LabelledImages
+from recombine.diagnosis.calling import Method
 from recombine.diagnosis.subject import TargetFunction, Trained
 from recombine.encodings import Encoding
 from recombine.errors import InvalidValue, RecombineError
@@ -106,6 +107,9 @@ def explore(
     targets: Tensor | np.ndarray | TargetFunction | None = None,
     background: float | None = None,
     data: ArrayTask | LabelledImages | str | Path | None = None,
+    output: str | int | None = None,
+    call: Method | None = None,
+    kwargs: Mapping[str, Any] | None = None,
     image_shape: tuple[int, ...] | None = None,
     title: str | None = None,
     labels: Sequence[Mapping[str, str]] | None = None,
@@ -132,6 +136,12 @@ def explore(
     data
         Images with their factors, as an `ArrayTask`, a file or a folder (docs/data.md); replaces `grid`, `targets` and
         `background`. Missing combinations have no true output and are never among the nearest training images.
+    output
+        Which of several returned tensors is the output, as for `diagnose`: a key, an index or an attribute.
+    call
+        The method to call, such as `decode`, or a function of the module and its inputs. Default: `forward`.
+    kwargs
+        Other arguments of the method.
     image_shape
         Shape `(y, x)` or `(channel, y, x)` of an output, if it cannot be inferred.
     title
@@ -158,8 +168,9 @@ def explore(
     ()
     """
     subjects = page_decoders(
-        module, grid=grid, encode=encode, holdout=holdout, targets=targets, background=background, data=data
-    )
+        module, grid=grid, encode=encode, holdout=holdout, targets=targets, background=background, data=data,
+        output=output, call=call, kwargs=kwargs,
+    )  # fmt: skip
     content, numbers = page_data(subjects, labels_of(parts_of(module), labels), title, image_shape)
     panels = [training_panel(_installed_panel())] if training else []
     notes = tuple(f"{model['name']}: {note}" for model in content["models"] for note in model["notes"])
