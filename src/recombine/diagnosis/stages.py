@@ -72,8 +72,7 @@ class ModuleStages:
 
     def read(self, values: Tensor, tap: Tap) -> None:
         """Pass the input, each stage as it runs, and the output to the tap (implements `Reader`)."""
-        inputs, count, seen = self.encode(values), len(values), set[str]()
-        tap(INPUT, inputs)
+        count, seen = len(values), set[str]()
 
         def hook(name: str, part: nn.Module, inputs: object, returned: object) -> None:
             rows = None if name in seen else self.layouts[name].rows(returned, count)
@@ -87,9 +86,11 @@ class ModuleStages:
             return (inputs[0].clone(memory_format=torch.contiguous_format), *inputs[1:])
 
         parts = dict(self.module.named_modules(remove_duplicate=False))
-        hooks = [parts[name].register_forward_hook(partial(hook, name)) for name in self.names]
-        hooks += [p.register_forward_pre_hook(contiguous) for p in parts.values() if isinstance(p, nn.GroupNorm)]
+        hooks = [p.register_forward_pre_hook(contiguous) for p in parts.values() if isinstance(p, nn.GroupNorm)]
         try:
+            inputs = self.encode(values)  # may run the encoder of the same module, which is not a stage
+            tap(INPUT, inputs)
+            hooks += [parts[name].register_forward_hook(partial(hook, name)) for name in self.names]
             returned = self.forward(inputs)
         finally:
             for handle in hooks:
