@@ -40,20 +40,21 @@ class Call:
     ) -> Self:
         """Return the call; raise if the module has no such method, or the method has no such arguments."""
         method = FORWARD if method is None else method
-        own: Any = getattr(module, "_orig_mod", module)  # `torch.compile` hides the methods
-        function = getattr(own, method, None) if isinstance(method, str) else method
+        inner: Any = getattr(module, "_orig_mod", module)  # `torch.compile` hides the methods
+        function = getattr(inner, method, None) if isinstance(method, str) else method
         if not callable(function):
-            classes = [cls for cls in type(own).__mro__ if not issubclass(nn.Module, cls)]
+            classes = [cls for cls in type(inner).__mro__ if not issubclass(nn.Module, cls)]
             names = [name for cls in classes for name, value in vars(cls).items() if name[0] != "_" and callable(value)]
-            allowed = f"a method of {type(own).__name__} ({_few(list(dict.fromkeys(names)), SHOWN)})"
+            allowed = f"a method of {type(inner).__name__} ({_few(list(dict.fromkeys(names)), SHOWN)})"
             raise InvalidValue("call", method, allowed)
+        parameters: list[inspect.Parameter] = []
         with suppress(TypeError, ValueError):  # built-in functions have no signature
             parameters = list(inspect.signature(function).parameters.values())
-            extra = [own.name for own in parameters[1 if isinstance(method, str) else 2 :]]
-            unknown = [name for name in kwargs or {} if name not in extra]
-            if unknown and not any(own.kind is inspect.Parameter.VAR_KEYWORD for own in parameters):
-                name = getattr(function, "__name__", method)
-                raise InvalidValue("kwargs", unknown[0], f"one of the other arguments of {name} ({listed(extra)})")
+        names = [own.name for own in parameters[1 if isinstance(method, str) else 2 :]]
+        unknown = [name for name in kwargs or {} if name not in names]
+        if parameters and unknown and not any(own.kind is inspect.Parameter.VAR_KEYWORD for own in parameters):
+            allowed = f"one of the other arguments of {getattr(function, '__name__', method)} ({listed(names)})"
+            raise InvalidValue("kwargs", unknown[0], allowed)
         return cls(method, dict(kwargs or {}), output)
 
     def __call__(self, module: nn.Module, inputs: Tensor) -> object:
