@@ -121,6 +121,8 @@ def _print_verdicts(judgements: Sequence[Judgement]) -> None:
     if any(judgement.verdict == "direction only" for judgement in judgements):
         columns.insert(2, Column("reference", [judgement.reference or "–" for judgement in judgements], "left"))
     write_table(console(), columns)
+    if any(judgement.verdict == "direction only" for judgement in judgements):
+        paragraph(verdicts.DIRECTION)
     if late := [judgement.claim for judgement in judgements if judgement.timing == "after the data"]:
         say(f"criteria changed after data collection: {listed(late)}")
 
@@ -238,16 +240,18 @@ def claims(
 
 
 def _print_cases(judgement: Judgement) -> None:
-    paragraph(f"{judgement.claim}: {judgement.text} ({judgement.where})")
+    for line in (f"{judgement.claim}: {judgement.text} ({judgement.where}).", *verdicts.explained(judgement)):
+        paragraph(line)
     tests = verdicts.evidence(judgement)
     columns = [
         Column("", [kind for kind, _ in tests]),
         Column("case", [test.case for _, test in tests], "left"),
+        Column("measured", [test.measured for _, test in tests], "left"),
+        Column("estimate [95 % interval]", [verdicts.interval_text(test.interval) for _, test in tests]),
+        Column("claimed", [test.claimed for _, test in tests], "left"),
         Column("outcome", [test.outcome for _, test in tests], "left"),
         Column("learnt", [f"{test.learnt}/{test.trained}" for _, test in tests]),
-        Column("estimate [95 % interval]", [verdicts.interval_text(test.interval) for _, test in tests]),
-        Column("claimed", [f"{test.statistic} {test.claimed}" for _, test in tests], "left"),
     ]
     if tests:
         write_table(console(), columns)
-    say(f"verdict: {verdicts.verdict_text(judgement)}")
+    say(verdicts.LEGEND)
