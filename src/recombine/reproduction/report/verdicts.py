@@ -155,8 +155,8 @@ def table(heads: Sequence[str], rows: Iterable[Iterable[object]]) -> str:
 
 
 def markdown_table(judgements: Sequence[Judgement]) -> str:
-    """Return the verdicts as a Markdown table, with reference verdicts if any claim has only a direction."""
-    referenced = any(judgement.verdict == "direction only" for judgement in judgements)
+    """Return the verdicts as a Markdown table, with reference verdicts where claims have only a direction."""
+    referenced = any(judgement.verdict == "direction only" and judgement.reference for judgement in judgements)
     heads = ["claim", "verdict", *(["reference"] if referenced else []), "evidence", "robustness", "learnt / trained"]
     return table(heads, (
         (
