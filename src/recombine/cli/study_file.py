@@ -14,7 +14,7 @@ from pydantic import Field
 
 from recombine.cli.imports import import_parts
 from recombine.cli.sweep import READERS, flags_of, located, parse_seeds, read_table, specs_from
-from recombine.errors import InvalidValue
+from recombine.errors import InvalidValue, listed
 from recombine.records import Frozen
 from recombine.reproduction import installed
 from recombine.reproduction.criteria import Learnt
@@ -50,6 +50,8 @@ def paper_named(name: str | None) -> Paper:
             return _from_table(path, read_table(path))
         except InvalidValue as error:
             raise (error if error.field == "file" else located(path.name, error)) from None
+    if path.suffix:
+        raise InvalidValue("study", str(path), f"a file ending in {listed([*READERS, PYTHON])}")
     return installed.paper(name)
 
 
@@ -78,9 +80,9 @@ def _from_table(path: Path, table: dict[str, Any]) -> Paper:
     seeds = parse_seeds(shared.pop("seeds", None))
     if seeds != list(range(seeds[0], seeds[0] + len(seeds))):
         raise InvalidValue("seeds", table["seeds"], "a number of seeds (8) or a range (100..115)")
+    specs, claims = {name: _spec(name, shared, arm) for name, arm in file.arms.items()}, []
     if not (file.claim or file.figures):
         raise InvalidValue("claim", None, "given, or figures")
-    specs, claims = {name: _spec(name, shared, arm) for name, arm in file.arms.items()}, []
     for number, fields in enumerate(file.claim, 1):
         try:
             claims.append(OwnClaim(**fields))

@@ -40,6 +40,8 @@ from recombine.reproduction.tables import (
     output,
 )
 from recombine.specs import Precision, RunSpec
+from recombine.store import Summary, flattened
+from recombine.store.summary import differing
 
 if TYPE_CHECKING:
     import xarray
@@ -231,12 +233,15 @@ def own_paper(
     def table(result: xarray.Dataset) -> list[list[str]]:
         did, trained = _learnt(result, learnt), result[TRAINED] == 1
         found = {measure: estimates(result, measure) for measure in measures}
+        fields = {arm: flattened(spec.model_dump(mode="json")) for arm, spec in arms.items()}
+        names = differing(list(fields.values()))
+        labels = {arm: Summary({name: own.get(name) for name in names}, 0, 0, {}).label for arm, own in fields.items()}
         rows = [
-            [arm, f"{int(did.sel(arm=arm).sum())}/{int(trained.sel(arm=arm).sum())}",
+            [arm, labels[arm], f"{int(did.sel(arm=arm).sum())}/{int(trained.sel(arm=arm).sum())}",
              *(interval_text(found[measure][arm]) for measure in measures)]
             for arm in arms
         ]  # fmt: skip
-        return [["arm", "learnt / trained", *map(words_of, measures)], *rows]
+        return [["arm", "settings", "learnt / trained", *map(words_of, measures)], *rows]
 
     judged = [
         Claim(f"S{number}", own.text, source or name, (own.statement(name, arms, learnt),), (name,))
