@@ -20,6 +20,7 @@ from recombine.keys import json_digest
 from recombine.metrics.registry import STAGE_METRICS, STAGE_PROFILE
 from recombine.panels import interval_dots
 from recombine.records import Frozen
+from recombine.reproduction import tables
 from recombine.reproduction.claims import Claim, Data, Sample, Statement
 from recombine.reproduction.criteria import Criterion, Learnt
 from recombine.reproduction.figures import FigureSpec, Section
@@ -29,16 +30,6 @@ from recombine.reproduction.paper import Paper
 from recombine.reproduction.preset import Count, Preset, Seeds
 from recombine.reproduction.report.verdicts import interval_text
 from recombine.reproduction.study import Arm, Study, Trials
-from recombine.reproduction.tables import (
-    fall,
-    first_hidden,
-    largest_drop,
-    last_hidden,
-    mean_after_input,
-    mean_of_hidden,
-    middle_hidden,
-    output,
-)
 from recombine.specs import Precision, RunSpec
 from recombine.store import Summary, flattened
 from recombine.store.summary import differing
@@ -53,11 +44,18 @@ SCORES = {
 }  # fmt: skip
 """Stored scores, in words."""
 PLACES = {
-    own.__name__: own
-    for own in (
-        first_hidden, middle_hidden, last_hidden, output, mean_of_hidden, mean_after_input, fall, largest_drop,
-    )
-}  # fmt: skip
+    name: getattr(tables, name)
+    for name in [
+        "first_hidden",
+        "middle_hidden",
+        "last_hidden",
+        "output",
+        "mean_of_hidden",
+        "mean_after_input",
+        "fall",
+        "largest_drop",
+    ]
+}
 """Where along the stages a metric is read, or how it changes along them."""
 Arms = Annotated[tuple[str, ...], BeforeValidator(lambda own: (own,) if isinstance(own, str) else own)]
 
@@ -155,18 +153,9 @@ def _learnt(networks: xarray.Dataset, rule: Learnt) -> xarray.DataArray:
 
 
 def own_paper(
-    name: str,
-    arms: Mapping[str, RunSpec],
-    claims: Sequence[OwnClaim],
-    *,
-    seeds: int,
-    first_seed: int = 0,
-    learnt: Learnt = Learnt(),  # noqa: B008
-    figures: Sequence[str] = (),
-    question: str = "",
-    title: str = "",
-    source: str = "",
-) -> Paper:
+    name: str, arms: Mapping[str, RunSpec], claims: Sequence[OwnClaim], *, seeds: int, first_seed: int = 0,
+    learnt: Learnt = Learnt(), figures: Sequence[str] = (), question: str = "", title: str = "", source: str = "",
+) -> Paper:  # fmt: skip
     """Return a paper with one study: the arms' specs, each with several seeds.
 
     `figures` are measures; by default, those of the claims.
