@@ -46,8 +46,9 @@ def step_change(
     lead = grid.ndim - 1 - len(shape)
     changes: dict[int, list[Tensor]] = {0: [], 1: [], 2: []}
     for factor in range(len(shape)):
-        lengths = grid.diff(dim=lead + factor).norm(dim=-1).movedim(lead + factor, lead).flatten(lead + 1)
-        ends = mask.movedim(factor, 0).flatten(1).int()
+        lengths = grid.diff(dim=lead + factor).norm(dim=-1).movedim(lead + factor, lead)
+        lengths = lengths.reshape(*lengths.shape[: lead + 1], -1)  # (…, step, values of the other factors)
+        ends = mask.movedim(factor, 0).reshape(shape[factor], -1).int()
         held_ends = ends[1:] + ends[:-1]  # 0: a kept step, 1: across the border, 2: inside
         reference = torch.where(held_ends == 0, lengths, torch.nan).nanmedian(dim=-1, keepdim=True).values
         change = (lengths.clamp(min=floor) / reference.clamp(min=floor)).log10().abs().clamp(max=MOST)
