@@ -43,20 +43,12 @@ SCORES = {
     "ood_mse": "held-out squared error", "id_mse": "squared error at kept combinations",
 }  # fmt: skip
 """Stored scores, in words."""
-PLACES = {
-    name: getattr(tables, name)
-    for name in [
-        "first_hidden",
-        "middle_hidden",
-        "last_hidden",
-        "output",
-        "mean_of_hidden",
-        "mean_after_input",
-        "fall",
-        "largest_drop",
-    ]
-}
-"""Where along the stages a metric is read, or how it changes along them."""
+PLACES = (
+    "first_hidden", "middle_hidden", "last_hidden", "output", "mean_of_hidden", "mean_after_input", "fall",
+    "largest_drop",
+)  # fmt: skip
+"""Where along the stages a metric is read, or how it changes along them: functions of `tables`."""
+LEARNT = Learnt()
 Arms = Annotated[tuple[str, ...], BeforeValidator(lambda own: (own,) if isinstance(own, str) else own)]
 
 
@@ -82,7 +74,7 @@ def words_of(measure: str) -> str:
 def values_of(networks: xarray.Dataset, measure: str) -> xarray.DataArray:
     """Return a measure of each network."""
     name, _, place = measure.partition(":")
-    return PLACES[place](networks[name]) if place else networks[name]
+    return getattr(tables, place)(networks[name]) if place else networks[name]
 
 
 class OwnClaim(Frozen):
@@ -154,7 +146,7 @@ def _learnt(networks: xarray.Dataset, rule: Learnt) -> xarray.DataArray:
 
 def own_paper(
     name: str, arms: Mapping[str, RunSpec], claims: Sequence[OwnClaim], *, seeds: int, first_seed: int = 0,
-    learnt: Learnt = Learnt(), figures: Sequence[str] = (), question: str = "", title: str = "", source: str = "",
+    learnt: Learnt = LEARNT, figures: Sequence[str] = (), question: str = "", title: str = "", source: str = "",
 ) -> Paper:  # fmt: skip
     """Return a paper with one study: the arms' specs, each with several seeds.
 
