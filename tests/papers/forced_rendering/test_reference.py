@@ -5,14 +5,22 @@ import math
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from recombine.diagnosis.result import packaged
 from recombine.papers.forced_rendering import PAPER as DEFAULT
-from recombine.reproduction.claims import Judgement
-from recombine.reproduction.report.verdicts import brief_table, marked_blocks, with_blocks
+from recombine.reproduction.claims import Judgement, Test
+from recombine.reproduction.intervals import Interval
+from recombine.reproduction.report.verdicts import (
+    brief_table,
+    claim_by_claim,
+    markdown_table,
+    marked_blocks,
+    with_blocks,
+)
 from recombine.reproduction.results import Results
 
 ROOT = Path(__file__).parents[3]
@@ -47,6 +55,21 @@ def test_the_documents_have_todays_verdicts():
         r"^\| \*\*(C\d+)\*\* .*? \| ([\w ]+) \| ", (ROOT / "docs" / "verdicts.md").read_text(), re.MULTILINE
     )
     assert dict(rows) == DEFAULT.reference
+
+
+def read(record):
+    """A judgement as `claims.json` records it."""
+    parts = {kind: [Test(**{**own, "interval": Interval(**own["interval"])}) for own in record[kind]]
+             for kind in ("tests", "alternatives", "controls")}  # fmt: skip
+    return Judgement(**{**{name: record[name] for name in Judgement.__dataclass_fields__}, **parts})
+
+
+def test_the_documents_have_todays_sentences():
+    finite = json.loads((RESULTS / "claims.json").read_text().replace(": null", ": NaN"))
+    judgements = [replace(read(own), reference="") for own in finite]
+    for name, block, made in (("verdicts", "verdicts", markdown_table), ("reproduction", "claims", claim_by_claim)):
+        text = (ROOT / "docs" / f"{name}.md").read_text()
+        assert text == with_blocks(text, {block: made(judgements)}), name
 
 
 def test_criteria_are_older_than_the_data():
