@@ -46,6 +46,7 @@ def reproduce(
     watch: Watch | None = None,
     say: Say = lambda line: None,
     paper: Paper | None = None,
+    overwrite: bool = False,
 ) -> Results:
     """Train and measure studies and write their results to a folder; shared runs are trained only once.
 
@@ -74,6 +75,8 @@ def reproduce(
     paper
         If given, the criteria of its claims are registered in the folder before training, and the decoders for its
         explorer are copied to the folder afterwards.
+    overwrite
+        Whether `out` may be a folder of other files, some of which may be overwritten.
 
     Returns
     -------
@@ -98,8 +101,8 @@ def reproduce(
     began = time.perf_counter()
     resolved = resolve_device(device if scheduler is None or device == "cpu" else "auto")
     results = Results(out)
+    require_folder(results.path, "out", overwrite)  # fails now rather than after an hour of training
     replaced = _replaced(results, studies, preset)
-    require_folder(results.path, "out")  # fails now rather than after an hour of training
     remove_temporaries(results.path)
     _forget_damaged(results, studies, say)
     all_replaced = bool(replaced) and set(replaced) == set(results.studies)
