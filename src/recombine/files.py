@@ -52,6 +52,7 @@ OWN_FOLDERS = {
 }  # fmt: skip
 """Files by which a folder of this package is recognised (results, also with a lost list of digests; a diagnosis; a
 comparison; a hub folder), and how they begin."""
+OTHERWISE = "(or use --overwrite, in Python overwrite=True)"
 BEGINNING = 2**16
 """Number of bytes in which a file is recognised, at both ends, since Parquet names its columns in the end."""
 
@@ -193,8 +194,7 @@ def remove_abandoned(folder: Path, ours: Callable[[str], bool]) -> None:
 def require_folder(path: Path, field: str, overwrite: bool = False) -> None:
     """Raise unless a folder is new, empty or written by this package, and can be written; it is not created yet."""
     if not (overwrite or is_own_folder(path, field)):
-        allowed = "a new or empty folder, or one written by recombine (--overwrite, in Python overwrite=True, takes any)"
-        raise InvalidValue(field, str(path), allowed)
+        raise InvalidValue(field, str(path), f"a new or empty folder, or one written by recombine {OTHERWISE}")
     with one_line_errors(path, field):
         existing = path.absolute()
         while not _exists(existing):
@@ -206,8 +206,7 @@ def require_folder(path: Path, field: str, overwrite: bool = False) -> None:
 def require_own(path: Path, field: str, kind: str, overwrite: bool) -> None:
     """Raise if there is a file that this package did not write, unless it may be overwritten; an empty one may."""
     if not overwrite and os.path.lexists(path) and not _begins(path, rb"\Z|" + OWN_FILES[kind]):
-        allowed = f"a new file or a {kind} written by recombine (--overwrite, in Python overwrite=True, replaces any)"
-        raise InvalidValue(field, str(path), allowed)
+        raise InvalidValue(field, str(path), f"a new file or a {kind} written by recombine {OTHERWISE}")
 
 
 def is_own_folder(path: Path, field: str) -> bool:

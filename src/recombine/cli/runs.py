@@ -17,7 +17,7 @@ from recombine.cli.options import HELP, Overwrite, SomePath, StorePath, Whole, r
 from recombine.cli.tables import HEADINGS, Column, score_text, train_command, write_table
 from recombine.console import console, counted, paragraph, say, visible
 from recombine.errors import InvalidValue, StoreError, listed, shortened, typed
-from recombine.files import one_line_errors, write
+from recombine.files import one_line_errors, require_folder, write
 from recombine.keys import REVISION
 from recombine.manifest import LIST, Manifest
 from recombine.store import Problem, Run, Store, flattened
@@ -208,9 +208,9 @@ def export(
     layout
         Layout of the directory: a store, or (huggingface) a single run that recombine.from_pretrained can load.
     """
-    if to.suffix and to.suffix not in TABLES and not to.is_dir():
+    is_table = (to.suffix or to.name) in TABLES
+    if to.suffix and not (is_table or layout == "huggingface" or to.is_dir()):
         raise InvalidValue("to", str(to), f"a directory, or a file ending in {listed(TABLES)}")
-    is_table = to.suffix in TABLES
     if is_table:
         require_file(to, "to", "table", overwrite)
     if is_table and layout != "store":
@@ -232,7 +232,8 @@ def export(
     elif layout == "huggingface":
         if len(table) != 1:
             raise InvalidValue("runs", len(table), "one run, since a hub folder holds one model")
-        opened.run(table.index[0]).save_pretrained(to, overwrite=overwrite)
+        require_folder(to, "to", overwrite)
+        opened.run(table.index[0]).save_pretrained(to, overwrite=True)
     else:
         for key in table.index:  # before the other store is created
             if problems := opened.run(key).damage():
