@@ -146,14 +146,14 @@ def report(
     store
         Store folder from which to copy the explorer's decoders into the results folder.
     """
-    findings = Findings(installed(paper), Results.existing(folder))
-    _require_present(findings, findings.outdated)
-    captions = {f"caption_{name}": figure for name, figure in findings.figures.items()}
-    texts = {path: _marked_document(path, [*BLOCKS, *captions]) for path in write or []}
     if marker_auroc is not None:
         require_file(marker_auroc, "marker_auroc", "record of AUROCs", overwrite)
     if reference is not None:
         require_file(reference, "reference", "list of verdicts", overwrite)
+    findings = Findings(installed(paper), Results.existing(folder))
+    _require_present(findings, findings.outdated)
+    captions = {f"caption_{name}": figure for name, figure in findings.figures.items()}
+    texts = {path: _marked_document(path, [*BLOCKS, *captions]) for path in write or []}
     if store is not None:
         from recombine.reproduction.explorer import collect, kept_decoders
         from recombine.store import Store
