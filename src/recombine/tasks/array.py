@@ -66,6 +66,7 @@ class ArrayTask(Task):
     """Size of a full turn in the units of the angular factors: 360 for degrees, 6.283185 for radians."""
 
     position_factors: ClassVar[tuple[str, ...]] = ()
+    known_by_image: ClassVar[bool] = True
     optional_factors: ClassVar[tuple[str, ...] | None] = ()
     streamed: ClassVar[bool] = True
 
