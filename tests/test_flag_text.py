@@ -14,6 +14,7 @@ from recombine.encodings import ENCODINGS
 from recombine.errors import InvalidValue
 from recombine.holdouts import HOLDOUTS, Center, Mask
 from recombine.records import Registry, Variant
+from recombine.remedies import REMEDIES
 from recombine.tasks import TASKS, TRAINING_RULES, BumpTask
 
 REGISTRIES = {"encoding": ENCODINGS, "holdout": HOLDOUTS, "training": TRAINING_RULES, "decoder": DECODERS}
@@ -112,6 +113,19 @@ def test_a_task_of_random_parts_too(data):
 def test_what_is_printed(registry, text, printed):
     assert str(registry.parse(text)) == printed
     assert registry.parse(printed) == registry.parse(text)
+
+
+@pytest.mark.parametrize(
+    ("registry", "text"),
+    [(DECODERS, "mlp:"), (DECODERS, "mlp::4"), (ENCODINGS, "bump:"), (ENCODINGS, "mixed:x=(bump:)"),
+     (HOLDOUTS, "center:6:"), (REMEDIES, "hessian:"), (TRAINING_RULES, "each:")],
+)  # fmt: skip
+def test_an_empty_field_is_refused_with_the_text_in_which_it_is(registry, text):
+    with pytest.raises(InvalidValue) as caught:
+        registry.parse(text)
+    assert caught.value.field.split(".")[0] == registry.field
+    assert "FIELD=VALUE" in caught.value.allowed
+    assert caught.value.value in text
 
 
 @pytest.mark.parametrize("text", ["center:low=", "center:low=1,,2", "center:low=one", "mask:points=0,1;;2,3", "mask:x"])

@@ -12,13 +12,14 @@ from cyclopts import Parameter
 
 from recombine.cli.imports import FLAG as IMPORT
 from recombine.cli.imports import module_from, users_code
-from recombine.cli.options import SomePath, StorePath, Whole, require_file
+from recombine.cli.options import Overwrite, SomePath, StorePath, Whole, require_file
 from recombine.cli.tables import Column, write_table
 from recombine.console import console, paragraph, say
 from recombine.encodings import ENCODINGS
 from recombine.errors import InvalidValue, listed, reason_of
-from recombine.files import read_array, read_given, require_folder, write
+from recombine.files import read_array, read_given, require_folder
 from recombine.holdouts import HOLDOUTS
+from recombine.manifest import write_into
 from recombine.metrics.sampling import LIMIT
 from recombine.store import ModelConfig, Run, Store
 from recombine.tasks import ArrayTask
@@ -144,7 +145,8 @@ def diagnose(
     seed: Whole = 0,
     plane: str | None = None,
     at: list[str] | None = None,
-    out: Path | None = None,
+    out: SomePath | None = None,
+    overwrite: Overwrite = False,
 ) -> None:
     """Compute diagnostics for each stage of a module.
 
@@ -188,7 +190,7 @@ def diagnose(
             raise InvalidValue("at", text, "a factor and its value, e.g. shape=0") from None
     [module], inputs = subject.subjects([factory])
     if out is not None:
-        require_folder(out, "out")
+        require_folder(out, "out", overwrite)
     with users_code("module", factory, "a module that runs at every grid point"):
         result = engine.diagnose(
             module, **inputs, stages=stages, memory=memory << 20, geometry=geometry, thorough=thorough, points=points,
@@ -210,7 +212,7 @@ def _write(out: Path, result: Any, plane: list[str] | None, at: Mapping[str, flo
     drawn = {"stages": profile_figure(result)}
     if len(result["held_out"].dims) > 1:
         drawn["volume"] = plane_figure(result, plane=plane, at=at)  # raises before anything is written
-    write(out / "diagnosis.nc", bytes(result.to_netcdf(engine="h5netcdf")), "out")
+    write_into(out, {"diagnosis.nc": bytes(result.to_netcdf(engine="h5netcdf"))})
     with warnings.catch_warnings():  # a factor's name may contain characters missing from the font
         warnings.filterwarnings("ignore", "Glyph .* missing from", UserWarning)
         for name, figure in drawn.items():
@@ -224,6 +226,7 @@ def explore(
     image: str | None = None,
     title: str | None = None,
     training: bool = False,
+    overwrite: Overwrite = False,
 ) -> None:
     """Write an interactive page on which decoders run live.
 
@@ -247,12 +250,12 @@ def explore(
         shape = None if image is None else tuple(int(part) for part in image.split(","))
     except ValueError:
         raise InvalidValue("image", image, "rows and columns, e.g. 28,28, or 3,28,28 (channels first)") from None
-    require_file(out, "out")
+    require_file(out, "out", "page", overwrite)
     decoders, settings = subject.subjects(factories)
     from recombine.page import explore as engine
 
     page = engine(decoders, **settings, image_shape=shape, title=title, training=training)
-    page.save(out)
+    page.save(out, overwrite=overwrite)
     for note in page.notes:
         say(note)
     say(f"written to {out} ({len(page.html) / 1e6:.1f} MB)")

@@ -19,7 +19,7 @@ from recombine.diagnosis.subject import TargetFunction, Trained
 from recombine.encodings import Encoding
 from recombine.errors import InvalidValue, RecombineError
 from recombine.factors import FactorGrid
-from recombine.files import write
+from recombine.files import require_own, write
 from recombine.holdouts import Holdout
 from recombine.metrics.stages import Encode
 from recombine.page.document import document, explorer
@@ -67,8 +67,9 @@ class ExplorerPage:
     html: str
     notes: tuple[str, ...]
 
-    def save(self, path: str | Path) -> Path:
-        """Write the page to a file."""
+    def save(self, path: str | Path, *, overwrite: bool = False) -> Path:
+        """Write the page to a file, which must be new or a page unless `overwrite` is set; return its path."""
+        require_own(Path(path), "path", "page", overwrite)
         write(Path(path), self.html.encode(), "out")
         return Path(path)
 
@@ -199,9 +200,18 @@ def page_data(
             {**asdict(factor), "labels": subjects[0].levels.get(factor.name)} for factor in subjects[0].grid.factors
         ],
         "models": [{**model, "labels": own} for model, own in zip(models, values, strict=True)],
-        "labels": names, "version": __version__,
+        "start": _start(subjects[0]), "labels": names, "version": __version__,
     }  # fmt: skip
     return content, bytes(blobs.content)
+
+
+def _start(subject: PageDecoder) -> list[int]:
+    """Return the positions of the held-out combination nearest to the middle of all, or else the grid's middle."""
+    held_out = torch.nonzero(subject.held_out.reshape(subject.grid.shape))
+    if not len(held_out):
+        return [(count - 1) // 2 for count in subject.grid.shape]
+    distances = (held_out - held_out.double().mean(0)).square().sum(1)
+    return list(map(int, held_out[distances.argmin()]))
 
 
 def labels_of(decoders: Sequence[Any], given: Sequence[Mapping[str, str]] | None) -> tuple[list[str], list[list[str]]]:
