@@ -12,6 +12,8 @@ from cyclopts import Parameter
 from rich.text import Text
 
 from recombine.cli.options import Overwrite, ResultsPath, SomePath, Whole, require_file
+from recombine.cli.study_file import FLAG as STUDY_FILE
+from recombine.cli.study_file import paper_named as installed
 from recombine.cli.tables import Column, write_table
 from recombine.cli.train import ExecutorFlags
 from recombine.console import console, paragraph, say
@@ -20,7 +22,6 @@ from recombine.files import read_given, require_folder, require_own
 from recombine.files import write as write_file
 from recombine.reproduction.claims import Judgement
 from recombine.reproduction.installed import PAPER, paper_names
-from recombine.reproduction.installed import paper as installed
 from recombine.reproduction.paper import Findings
 from recombine.reproduction.report import verdicts
 from recombine.reproduction.results import Results
@@ -34,8 +35,14 @@ COLORS = {
 }  # fmt: skip
 PaperName = Annotated[
     str | None,
-    Parameter(name="--paper", help=f"Name of the paper. Choices: {listed(paper_names())}. Default: {PAPER.name}."),
+    Parameter(
+        name=["--paper", STUDY_FILE],
+        help=f"Name of the paper, or file of your own study. Papers: {listed(paper_names())}. Default: {PAPER.name}.",
+    ),
 ]
+PRESET = (
+    "Small, fast settings (quick) or the paper's settings (paper). Default: quick; for a study in a file, all of it."
+)
 NUMBERED = [name for name, spec in PAPER.figures.items() if spec.numbered]
 FIGURE = f"Figure to redraw: {listed(PAPER.figures)}; {NUMBERED[0]}–{NUMBERED[-1]} are the paper's figures."
 BLOCKS: Mapping[str, Callable[[Findings], str]] = {
@@ -51,7 +58,7 @@ BLOCKS: Mapping[str, Callable[[Findings], str]] = {
 
 def reproduce(
     *what: Annotated[str, Parameter(help=f"What to reproduce. Choices: {PAPER.choices}. Default: all.")],
-    preset: Annotated[str, Parameter(help="Small, fast settings (quick) or the paper's settings (paper).")] = "quick",
+    preset: Annotated[str | None, Parameter(help=PRESET)] = None,
     seeds: Whole | None = None,
     changes: Annotated[list[str] | None, Parameter(name="--set")] = None,
     training: ExecutorFlags = ExecutorFlags(),  # noqa: B008
@@ -71,7 +78,9 @@ def reproduce(
         Write datasets, figures and the HTML page to this folder.
     """
     source = installed(paper)
-    settings = source.preset_named(preset).changed([*(changes or []), *([] if seeds is None else [f"seeds={seeds}"])])
+    settings = source.preset_named(preset or next(iter(source.presets))).changed(
+        [*(changes or []), *([] if seeds is None else [f"seeds={seeds}"])]
+    )
     studies = source.selected(what or ("all",))
     processes, scheduler = training.processes, training.scheduler
     if processes is not None and processes < 1:
@@ -119,9 +128,12 @@ def _print_verdicts(judgements: Sequence[Judgement]) -> None:
         Column("evidence", [verdicts.sentence(judgement) for judgement in judgements], "left"),
         Column("robustness", [verdicts.robustness(judgement) for judgement in judgements], "left"),
     ]
-    if any(judgement.verdict == "direction only" for judgement in judgements):
+    directions = [judgement for judgement in judgements if judgement.verdict == "direction only"]
+    if any(judgement.reference for judgement in directions):
         columns.insert(2, Column("reference", [judgement.reference or "–" for judgement in judgements], "left"))
     write_table(console(), columns)
+    if directions:
+        paragraph(verdicts.DIRECTION)
     if late := [judgement.claim for judgement in judgements if judgement.timing == "after the data"]:
         say(f"criteria changed after data collection: {listed(late)}")
 
@@ -247,16 +259,18 @@ def claims(
 
 
 def _print_cases(judgement: Judgement) -> None:
-    paragraph(f"{judgement.claim}: {judgement.text} ({judgement.where})")
+    for line in (f"{judgement.claim}: {judgement.text} ({judgement.where}).", *verdicts.explained(judgement)):
+        paragraph(line)
     tests = verdicts.evidence(judgement)
     columns = [
         Column("", [kind for kind, _ in tests]),
         Column("case", [test.case for _, test in tests], "left"),
+        Column("measured", [test.measured for _, test in tests], "left"),
+        Column("estimate [95 % interval]", [verdicts.interval_text(test.interval) for _, test in tests]),
+        Column("claimed", [test.claimed for _, test in tests], "left"),
         Column("outcome", [test.outcome for _, test in tests], "left"),
         Column("learnt", [f"{test.learnt}/{test.trained}" for _, test in tests]),
-        Column("estimate [95 % interval]", [verdicts.interval_text(test.interval) for _, test in tests]),
-        Column("claimed", [f"{test.statistic} {test.claimed}" for _, test in tests], "left"),
     ]
     if tests:
         write_table(console(), columns)
-    say(f"verdict: {verdicts.verdict_text(judgement)}")
+    say(verdicts.LEGEND)

@@ -40,6 +40,8 @@ class DrawnFigure(NamedTuple):
     """Image format: `png` or `svg+xml`."""
     image: str
     """The base64-encoded image."""
+    table: Sequence[Sequence[str]] = ()
+    """Rows of the table below it, headings first."""
 
 
 def write_report(
@@ -55,7 +57,8 @@ def write_report(
     for spec in findings.figures.values():
         kind, image = _smallest(save_figure(findings.draw(spec), out / FIGURES, spec.name))
         say(f"drew {spec.name}")
-        figures.append(DrawnFigure(spec, findings.caption(spec), kind, base64.b64encode(image).decode()))
+        shown = base64.b64encode(image).decode()
+        figures.append(DrawnFigure(spec, findings.caption(spec), kind, shown, findings.table(spec)))
     written = partial(
         page, title=paper.title, source=paper.source, question=paper.question, preset=findings.preset,
         provenance=findings.results.provenance | findings.results.registration, judgements=findings.judgements,

@@ -93,7 +93,8 @@ class Evaluator:
                     raise InvalidValue("forward", outputs, f"a function with outputs of shape {tuple(targets.shape)}")
                 outputs = outputs.float()
                 errors.append(squared_error(outputs, targets))
-                hit.append(_hit(self.task, outputs, points) if self.images is None else self._is_nearest(outputs, first))
+                of_places = self.images is None
+                hit.append(_hit(self.task, outputs, points) if of_places else self._is_nearest(outputs, first))
                 first += len(outputs)
         evaluation = {"error": torch.cat(errors).cpu(), "blank": self.blank, "hit": torch.cat(hit).cpu()}
         if self.sample is None:

@@ -54,6 +54,12 @@ def test_criteria_are_older_than_the_data():
     assert {test["timing"] for test in tests} == {"before the data"}
 
 
+def test_rows_in_other_units_say_what_they_measure():
+    for test in (own for claim in JUDGED for own in claim["alternatives"]):
+        units = [word for word in ("decades", "share of") if word in test["case"] and word not in test["statistic"]]
+        assert bool(test["measures"]) or not units, test["case"]
+
+
 def test_enough_networks_learnt():
     ours = dict.fromkeys((f"C{number}" for number in range(27, 35)), 32)
     for claim in JUDGED:
