@@ -81,6 +81,8 @@ class TrainingFlags(ExecutorFlags):
         else:
             for task in tasks.values():
                 paragraph(f"hold-out {field_text(task.holdout.model_dump(mode='json'))}: {task.holdout_summary}")
+        for coverage in dict.fromkeys(str(own.coverage) for own in tasks.values() if getattr(own, "coverage", None)):
+            paragraph(f"data: {coverage}")
         say(f"{counted(len(runs), 'run')} in {store_path(self.store)}; 'recombine runs list' shows more")
 
 
