@@ -81,7 +81,7 @@ def test_bins_without_images_are_left_out():
 def test_bins_have_one_text():
     assert bins_text({"y": np.linspace(0, 1, 5), "x": np.int64(10)}) == bins_text("x=10, y=0:1:5") == "x=10,y=0:1:5"
     assert parse_bins(bins_text({"x": [0, 0.1, 1]}))["x"].values.tolist() == [0, 0.1, 1]
-    for bins in ("x", "x=", "x=0", "x=1,x=2", "x=a:b", {"x": [2, 1]}, "z=3", "shape=2"):
+    for bins in (10, "x", "x=", "x=0", "x=1,x=2", "x=a:b", {"x": [2, 1]}, "z=3", "shape=2"):
         with pytest.raises(InvalidValue):
             scattered(bins=bins)
 

@@ -157,12 +157,12 @@ def parse_bins(bins: Mapping[str, Any] | str) -> dict[str, int | Factor]:
     >>> bins["x"], bins["y"].count
     (10, 10)
     """
-    given = bins
+    given, parts = bins, []
     if isinstance(given, str):
         parts = [part.partition("=") for part in given.removeprefix("(").removesuffix(")").split(",") if part]
-        given = {name.strip(): value.strip() for name, _, value in parts}
-        if len(given) < len(parts) or not all(given.values()):
-            raise InvalidValue("bins", bins, "NAME=COUNT or NAME=LOW:HIGH:COUNT, separated by commas, as in x=10,y=0:9")
+        given = {name.strip(): value.strip() for name, _, value in parts if value.strip()}
+    if not isinstance(given, Mapping) or len(given) < len(parts):
+        raise InvalidValue("bins", bins, 'text such as "x=10,y=0:9" or a dictionary such as {"x": 10, "y": range(10)}')
     found: dict[str, int | Factor] = {}
     for name in sorted(given):
         is_count = isinstance(given[name], int | np.integer) or str(given[name]).isdecimal()

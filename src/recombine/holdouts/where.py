@@ -73,12 +73,6 @@ def _is_named(factor: Factor) -> bool:
 class Where(Holdout):
     """Combinations whose values meet all conditions, such as `x>=8,y>=8`, or those of one of several regions.
 
-    Parameters
-    ----------
-    conditions
-        Comparisons (`>=`, `<=`, `>`, `<`, `==`, `!=`) of factors with values, separated by commas; categories that have
-        names are compared with these, as in `shape==heart`. `|` separates regions, as in `x<2|x>=8,y>=8`.
-
     Examples
     --------
     >>> import recombine as rc
@@ -95,7 +89,7 @@ class Where(Holdout):
 
     kind: Literal["where"] = "where"
     conditions: str = ""
-    """Conditions that all must hold, such as x>=8,y>=8 or shape==heart; | separates several regions."""
+    """Conditions that all must hold, such as x>=8,y>=8 or shape==heart (also <=, <, > and !=); | separates regions."""
 
     @field_validator("conditions")
     @classmethod

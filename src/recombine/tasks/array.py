@@ -41,8 +41,8 @@ from recombine.tasks.base import TASKS, Task
 
 KEPT_MEANS = 2**26
 """Maximum size in bytes of the cache for mean images."""
-SUMMED = 2**22
-"""Maximum number of pixels read at once for the means of repeated combinations."""
+SUMMED = 2**16
+"""Pixels read at once for means of repeated combinations; larger parts, all of other sizes, would fragment memory."""
 
 
 @TASKS.register
@@ -171,9 +171,7 @@ class ArrayTask(Task):
             return self.source.images(rows[np.argsort(owners)]).to(values.device)
         means, counts = torch.zeros(len(values), *self.image_shape), np.bincount(owners)
         step = max(1, SUMMED // math.prod(self.image_shape))
-        for first in range(
-            0, len(rows), step
-        ):  # in the order of the rows, so that a mean has the same bits in any batch
+        for first in range(0, len(rows), step):  # in the rows' order, so that a mean has the same bits in any batch
             part = slice(first, first + step)
             means.index_add_(0, torch.from_numpy(owners[part]), self.source.images(rows[part]))
         means /= torch.from_numpy(counts).reshape(-1, *[1] * len(self.image_shape))
@@ -235,14 +233,10 @@ class ArrayTask(Task):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        for field, names in {
-            "categorical": self.categorical,
-            "angular": self.angular,
-            "bins": parse_bins(self.bins),
-        }.items():
-            for name in names:
-                if name not in self.source.columns:
-                    raise InvalidValue(field, name, f"factors of the data: {listed(self.source.columns)}")
+        given = {"categorical": self.categorical, "angular": self.angular, "bins": parse_bins(self.bins)}
+        for field, names in given.items():
+            if unknown := [name for name in names if name not in self.source.columns]:
+                raise InvalidValue(field, unknown[0], f"factors of the data: {listed(self.source.columns)}")
         if both := set(self.categorical) & set(self.angular):
             raise InvalidValue("angular", listed(sorted(both)), "factors that are not categorical")
         numbers = {name for name, column in self.source.columns.items() if column.dtype.kind == "f"}
