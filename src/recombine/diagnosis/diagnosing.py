@@ -24,6 +24,7 @@ from recombine.metrics import (
     averaged_prediction,
     gram_matrix,
     kernel_agreement,
+    nearest_points,
     squared_error,
     superposition_scores,
     volume_element,
@@ -271,6 +272,17 @@ def _errors(outputs: Tensor, targets: Tensor, part: Part) -> dict[str, Any]:
     for region, points_in in regions.items():
         scores[f"{region}_error"] = ((), error[points_in].mean().item())
         scores[f"{region}_over_mean"] = ((), (error[points_in].mean() / constant[points_in].mean()).item())
+    return scores | _accuracies(outputs.cpu(), truth, part.grid.indices, mask)
+
+
+def _accuracies(outputs: Tensor, targets: Tensor, positions: Tensor, held_out: Tensor) -> dict[str, Any]:
+    """Return the fractions of outputs whose nearest target, among all of these, has their own values of the factors."""
+    nearest = nearest_points(outputs.flatten(1), targets.flatten(1))
+    right, scores = positions[nearest] == positions, dict[str, Any]()
+    for region, here in (("id", ~held_out), ("ood", held_out)):
+        if bool(here.any()):
+            scores[f"{region}_accuracy"] = ((), right[here].all(dim=1).double().mean().item())
+            scores[f"{region}_factor_accuracy"] = ("factor", right[here].double().mean(dim=0).tolist())
     return scores
 
 
@@ -331,11 +343,15 @@ def _sampled_errors(runner: Runner, plan: Plan) -> dict[str, Any]:
     sums = (subject.target_rows(indices).cpu().double().flatten(1).sum(dim=0) for indices in chunks(kept, ROWS_AT_ONCE))
     mean = reduce(torch.add, sums) / len(kept)
     errors, constants = [], []
+    compared = _compared(drawn, mean.numel(), runner.memory)
+    images: list[tuple[Tensor, Tensor]] = []
     for indices in chunks(drawn, ROWS_AT_ONCE):
         codes = runner.stages.encode(runner.values(subject.grid.rows(indices)))
         outputs, truth = runner.outputs(codes).cpu().double(), subject.target_rows(indices).cpu().double().flatten(1)
         errors.append(squared_error(outputs, _shaped(truth, outputs)))
         constants.append(squared_error(mean.expand_as(truth), truth))
+        chosen = torch.isin(indices, drawn[compared])
+        images.append((outputs[chosen].float(), truth[chosen].float()))
     error, constant = torch.cat(errors), torch.cat(constants)
     scores: dict[str, Any] = {}
     population = ~subject.held_out if plan.present is None else plan.present & ~subject.held_out
@@ -345,7 +361,15 @@ def _sampled_errors(runner: Runner, plan: Plan) -> dict[str, Any]:
             ratio = ratio_estimate(error[here], constant[here], count)
             _add_estimate(scores, f"{region}_error", mean_estimate(error[here], count), with_error=is_sample)
             _add_estimate(scores, f"{region}_over_mean", ratio, with_error=is_sample)
-    return scores
+    pairs = [torch.cat(parts) for parts in zip(*images, strict=True)]
+    positions = subject.grid.positions(drawn[compared])
+    return scores | _accuracies(pairs[0], pairs[1], positions, is_held_out[compared])
+
+
+def _compared(drawn: Tensor, pixels: int, memory: int) -> Tensor:
+    """Return which of the drawn points to compare with each other, evenly spaced if not all fit into memory."""
+    fitting = max(2, memory // (4 * torch.float32.itemsize * pixels))
+    return torch.linspace(0, len(drawn) - 1, min(len(drawn), fitting)).round().long().unique()
 
 
 def _add_estimate(

@@ -86,6 +86,7 @@ class ArrayTask(Task):
     """Average several images of a combination (mean), or train on each of them (keep). Default: refuse them."""
 
     position_factors: ClassVar[tuple[str, ...]] = ()
+    known_by_image: ClassVar[bool] = True
     optional_factors: ClassVar[tuple[str, ...] | None] = ()
     streamed: ClassVar[bool] = True
 

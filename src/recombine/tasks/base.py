@@ -89,6 +89,8 @@ class Task(Variant):
 
     position_factors: ClassVar[tuple[str, ...]] = ("x", "y")
     """Factors that specify the column and row of the brightest (or darkest) pixel, if any."""
+    known_by_image: ClassVar[bool] = False
+    """Whether an output counts as right if the nearest image of the grid is its own, for tasks without positions."""
     optional_factors: ClassVar[tuple[str, ...] | None] = None
     """Factors that may be absent from an image; None means all. Isolated examples average over any other factor."""
     streamed: ClassVar[bool] = False
