@@ -21,6 +21,7 @@ REGISTRIES = {"encoding": ENCODINGS, "holdout": HOLDOUTS, "training": TRAINING_R
 KINDS = [(registry, kind) for registry in REGISTRIES.values() for kind in registry]
 LARGEST = 40
 """Largest number drawn where a field has no lower bound of its own."""
+CONDITIONS = st.from_regex(r"[xy](<|>=|!=)-?[0-9]{1,3}([,|]shape==[a-z:,|]{1,5}[a-z])?", fullmatch=True)
 
 
 def values(annotation: Any, metadata: list[Any]) -> st.SearchStrategy[Any]:
@@ -62,7 +63,7 @@ def parts(draw: st.DrawFn, registry: Registry[Any], kind: str) -> Variant:
     fields = {}
     for name, info in registry[kind].model_fields.items():
         if name != "kind" and draw(st.booleans()):
-            fields[name] = draw(values(info.annotation, info.metadata))
+            fields[name] = draw(CONDITIONS if name == "conditions" else values(info.annotation, info.metadata))
     try:
         return registry[kind](**fields)
     except InvalidValue:  # fields that contradict each other
@@ -103,6 +104,8 @@ def test_a_task_of_random_parts_too(data):
         (HOLDOUTS, "mask", "mask"),
         (HOLDOUTS, "mask:0,1;3,4:factors=x,size", "mask:factors=x,size:points=0,1;3,4"),
         (HOLDOUTS, "center:6:22:factors=x,2", "center:factors=x,2:low=6:high=22"),
+        (HOLDOUTS, "x>=8, y < 2|shape==heart", "x>=8,y<2|shape==heart"),
+        (HOLDOUTS, "where:conditions=(shape==a:b)", "shape==a:b"),
         (HOLDOUTS, "diagonal:3:factors=x,angle", "diagonal:factors=x,angle:bandwidth=3"),
         (ENCODINGS, "mixed", "mixed"),
         (ENCODINGS, "mixed:x=bump:size=(rate:scale=unit)", "mixed:x=bump:size=(rate:scale=unit)"),

@@ -195,6 +195,11 @@ def test_images_of_ones_own_are_truth_and_memories(shapes):
     assert torch.allclose(torch.tensor(model["mean"]), task.codes(task.grid.points[kept]).float().mean(0), atol=1e-6)
 
 
+def test_a_grid_of_names_labels_its_category():
+    page = rc.explore(nn.Linear(2, 16), {"shape": ["heart", "oval"], "x": range(3)}, holdout="shape==oval,x>=1")
+    assert [factor["labels"] for factor in data_of(page.html)["factors"]] == [["heart", "oval"], None]
+
+
 def test_a_file_is_enough(shapes):
     page = rc.explore(nn.Linear(2, 16), data=shapes, holdout="mask:points=1,1")
     assert data_of(page.html)["models"][0]["sizes"] == [1, 1]

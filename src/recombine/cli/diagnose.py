@@ -15,7 +15,7 @@ from recombine.cli.imports import module_from, users_code
 from recombine.cli.options import Overwrite, SomePath, StorePath, Whole, require_file
 from recombine.cli.tables import Column, write_table
 from recombine.console import console, paragraph, say
-from recombine.encodings import ENCODINGS
+from recombine.encodings import ENCODINGS, RAW
 from recombine.errors import InvalidValue, listed, reason_of
 from recombine.files import read_array, read_given, require_folder
 from recombine.holdouts import HOLDOUTS
@@ -27,7 +27,9 @@ from recombine.tasks import ArrayTask
 RUN = "run:"
 """Prefix of an argument that names a stored run."""
 WITH_FIELDS = "set fields with NAME:FIELD=VALUE"
-FORMS = {name: ArrayTask.model_fields[name].description for name in ("categorical", "angular", "turn")}
+FORMS = {
+    name: ArrayTask.model_fields[name].description for name in ("categorical", "angular", "turn", "bins", "repeats")
+}
 """Fields of `ArrayTask` that describe its factors, with their help texts."""
 
 
@@ -43,6 +45,8 @@ class SubjectFlags:
     categorical: Annotated[list[str] | None, Parameter(help=FORMS["categorical"])] = None
     angular: Annotated[list[str] | None, Parameter(help=FORMS["angular"])] = None
     turn: Annotated[float | None, Parameter(help=FORMS["turn"])] = None
+    bins: Annotated[str | None, Parameter(help=FORMS["bins"])] = None
+    repeats: Annotated[Literal["mean", "keep"] | None, Parameter(help=FORMS["repeats"])] = None
     weights: Path | None = None
     """A .safetensors file with the module's weights."""
     encoding: Annotated[
@@ -86,10 +90,9 @@ class SubjectFlags:
             settings = {"grid": self.grid, "encode": self.encoding, "holdout": self.holdout, "targets": targets}
             return {**settings, "background": self.background}
         self._refuse(("grid", "targets", "background"), "omitted with --data, which defines it")
-        given = {name: getattr(self, name) for name in (*FORMS, "encoding") if getattr(self, name) is not None}
-        task = ArrayTask(data=self.data, holdout=self.holdout or "none", allow_unseen=True, **given)
-        # use raw factor values; `ArrayTask` would use its default encoding
-        return {"data": task} | ({"encode": lambda values: values} if self.encoding is None else {})
+        given = {name: getattr(self, name) for name in FORMS if getattr(self, name) is not None}
+        task = ArrayTask(data=self.data, holdout="none", **given)
+        return {"data": task, "encode": self.encoding or RAW, "holdout": self.holdout}
 
     def _refuse(self, names: Iterable[str], allowed: str) -> None:
         for name in names:

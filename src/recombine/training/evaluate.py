@@ -107,7 +107,6 @@ class Evaluator:
         held, kept = (whole.sum().double() / drawn.sum() for whole, drawn in regions)
         return {**evaluation, "held_out": inside, "point": self.sample, "weight": torch.where(inside, held, kept)}
 
-
     def _is_nearest(self, outputs: Tensor, first: int) -> Tensor:
         """Return whether each output is nearest to its own image, or NaN for points that are not compared."""
         assert self.images is not None
