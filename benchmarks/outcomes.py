@@ -52,7 +52,7 @@ def conditions() -> dict[str, rc.RunSpec]:
         found[f"mlp, {code}, center, whole grid"] = spec(MLP, encoding=code, region="whole")
     for holdout in ("center", "corner"):
         found[f"multilinear, bump, {holdout}"] = spec(MLP, "multilinear", holdout=holdout)
-        found[f"implicit, bump, {holdout}"] = spec(MLP, "implicit:activation=relu", holdout=holdout)
+        found[f"implicit, bump, {holdout}"] = spec(MLP, "implicit:activation=relu:width=24", holdout=holdout)
     for steps in (30, 100):
         found[f"mlp, bump, center, {steps} steps"] = spec(MLP, steps=steps)
     cnn = {"size": 14, "steps": 300}
