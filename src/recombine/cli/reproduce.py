@@ -11,14 +11,14 @@ from typing import Annotated
 from cyclopts import Parameter
 from rich.text import Text
 
-from recombine.cli.options import ResultsPath, SomePath, Whole, require_file
+from recombine.cli.options import Overwrite, ResultsPath, SomePath, Whole, require_file
 from recombine.cli.study_file import FLAG as STUDY_FILE
 from recombine.cli.study_file import paper_named as installed
 from recombine.cli.tables import Column, write_table
 from recombine.cli.train import ExecutorFlags
 from recombine.console import console, paragraph, say
 from recombine.errors import InvalidValue, listed
-from recombine.files import read_given, require_folder
+from recombine.files import read_given, require_folder, require_own
 from recombine.files import write as write_file
 from recombine.reproduction.claims import Judgement
 from recombine.reproduction.installed import PAPER, paper_names
@@ -63,6 +63,7 @@ def reproduce(
     changes: Annotated[list[str] | None, Parameter(name="--set")] = None,
     training: ExecutorFlags = ExecutorFlags(),  # noqa: B008
     out: SomePath = Path("report"),
+    overwrite: Overwrite = False,
     paper: PaperName = None,
 ) -> None:
     """Reproduce a paper's figures and claims, and write a report.
@@ -95,7 +96,7 @@ def reproduce(
         results = run(
             studies, settings, training.store, out, device=training.device or "auto", members=training.members,
             processes=processes or (len(os.sched_getaffinity(0)) if scheduler is None else None), scheduler=scheduler,
-            watch=bar, say=bar.say, paper=source,
+            watch=bar, say=bar.say, paper=source, overwrite=overwrite,
         )  # fmt: skip
         findings = Findings(source, results)
         page = written(findings, bar.say_above)
@@ -139,7 +140,8 @@ def _print_verdicts(judgements: Sequence[Judgement]) -> None:
 
 def report(
     folder: SomePath, /, *, write: list[Path] | None = None, marker_auroc: Path | None = None,
-    reference: Path | None = None, store: SomePath | None = None, paper: PaperName = None,
+    reference: Path | None = None, store: SomePath | None = None, overwrite: Overwrite = False,
+    paper: PaperName = None,
 ) -> None:  # fmt: skip
     """Regenerate the figures, verdicts and HTML page of a results folder from its datasets.
 
@@ -156,6 +158,10 @@ def report(
     store
         Store folder from which to copy the explorer's decoders into the results folder.
     """
+    if marker_auroc is not None:
+        require_file(marker_auroc, "marker_auroc", "record of AUROCs", overwrite)
+    if reference is not None:
+        require_file(reference, "reference", "list of verdicts", overwrite)
     findings = Findings(installed(paper), Results.existing(folder))
     _require_present(findings, findings.outdated)
     captions = {f"caption_{name}": figure for name, figure in findings.figures.items()}
@@ -209,6 +215,7 @@ def figure(
     *,
     source: ResultsPath = Path("report"),
     out: Annotated[SomePath | None, Parameter(help="Output folder. Default: the figures folder inside --from.")] = None,
+    overwrite: Overwrite = False,
     paper: PaperName = None,
 ) -> None:
     """Redraw a figure from stored results, as PNG and SVG, and print its caption."""
@@ -219,7 +226,9 @@ def figure(
     _require_present(findings, [study for study in findings.outdated if study in spec.studies])
     caption = findings.caption(spec)
     folder = out if out is not None else findings.results.path / "figures"
-    require_folder(folder, "out")
+    require_folder(folder, "out", overwrite=True)  # two files are added to it
+    for kind in ("png", "svg"):
+        require_own(folder / f"{spec.name}.{kind}", "out", "figure", overwrite or out is None)
     save_figure(findings.draw(spec), folder, spec.name)
     paragraph(caption)
     say(f"figure: {folder / spec.name}.png and .svg")

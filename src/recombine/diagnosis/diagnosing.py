@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import Any, Literal
@@ -15,10 +15,10 @@ from torch import Tensor, nn
 
 from recombine.diagnosis.result import OUTPUT_SCORES, Diagnosis, reserved_names
 from recombine.diagnosis.running import MIXED, ROWS_AT_ONCE, Geometry, Runner, exact_geometry, running
-from recombine.diagnosis.subject import Subject, TargetFunction, Trained
+from recombine.diagnosis.subject import Encode, Subject, TargetFunction, Trained
 from recombine.encodings import Encoding
 from recombine.errors import InvalidValue, listed
-from recombine.factors import FactorGrid
+from recombine.factors import Grid
 from recombine.holdouts import Holdout, HoldoutSummary
 from recombine.metrics import (
     averaged_prediction,
@@ -51,7 +51,7 @@ from recombine.metrics.sampling import (
     ratio_estimate,
     repeated_estimate,
 )
-from recombine.metrics.stages import INPUT, MEMORY, Encode, chunks, neighbour_metric
+from recombine.metrics.stages import INPUT, MEMORY, chunks, neighbour_metric
 from recombine.tasks import ArrayTask
 
 GEOMETRIES = ("auto", "exact", "differences")
@@ -61,9 +61,11 @@ PERMUTATIONS = 499
 
 def diagnose(
     module: nn.Module | Trained,
-    grid: FactorGrid | str | None = None,
+    grid: Grid | None = None,
     *,
     data: ArrayTask | str | os.PathLike[str] | None = None,
+    bins: Mapping[str, Any] | str | None = None,
+    repeats: Literal["mean", "keep"] | None = None,
     encode: Encode | Encoding | str | None = None,
     holdout: Holdout | Tensor | np.ndarray | str | None = None,
     stages: Sequence[str] | None = None,
@@ -84,14 +86,20 @@ def diagnose(
         A module that maps a batch of encoded factor values to a batch of outputs, or a finished run or its checkpoint
         (`ModelConfig.from_pretrained(folder)`), whose spec supplies all arguments from `grid` to `background`.
     grid
-        Factors and their values, or a string such as `x=0:27,y=0:27`.
+        Factors and their values: a string such as `x=0:27,y=0:27`, or values by name, such as `{"x": range(28)}`.
     data
         Images with their factors, as a file or an `ArrayTask`; replaces `grid`, `targets` and `background`. The
         encoding and hold-out of an `ArrayTask` are the defaults for `encode` and `holdout`.
+    bins
+        How to bin the factors of a file, such as `{"x": 10}` (docs/data.md).
+    repeats
+        Whether a file may have several images of a combination; outputs are compared with their mean.
     encode
-        An encoding, its name, or a function from `(point, factor)` values to inputs. Default: raw factor values.
+        An encoding, its name, or a function from `(point, factor)` values to inputs, which may use NumPy instead of
+        torch. Default: raw factor values, also called `raw`.
     holdout
-        Combinations held out of training: a hold-out, its name, or a boolean mask over the grid.
+        Combinations held out of training: a hold-out, its name, conditions such as `x>=8,y>=8`, or a boolean mask over
+        the grid.
     stages
         Paths of submodules or patterns (`*` matches within a level, `**` across levels). Default: the submodules in the
         order in which they run, with wrappers replaced by their children.
@@ -138,8 +146,9 @@ def diagnose(
     if geometry not in GEOMETRIES:
         raise InvalidValue("geometry", geometry, f"one of {listed(GEOMETRIES)}")
     subject = Subject.of(
-        module, grid, data=data, encode=encode, holdout=holdout, targets=targets, background=background
-    )
+        module, grid, data=data, bins=bins, repeats=repeats, encode=encode, holdout=holdout, targets=targets,
+        background=background,
+    )  # fmt: skip
     if reserved := reserved_names() & {*subject.grid.names}:
         raise InvalidValue("grid", min(reserved), f"factors not named {listed(sorted(reserved_names()))}")
     plan = plan_of(subject.grid, subject.held_out, points, seed, subject.present)
@@ -155,7 +164,7 @@ def diagnose(
         profiles, scores_of_parts = zip(*measured, strict=True)
         profile, standard_errors = averaged_profile(plan, profiles, selection.stage_metrics)
         scores = _averaged_scores(scores_of_parts) | standard_errors | _sampled_errors(runner, plan)
-    notes = [*plan.notes, *runner.rows.notes, *runner.stages.notes, *computed.notes]
+    notes = [*subject.notes, *plan.notes, *runner.rows.notes, *runner.stages.notes, *computed.notes]
     if "kernel_p" in scores and len(plan.parts) > 1:
         notes.append("kernel_p is that of the first sub-grid with held-out points, not a mean")
     return _dataset(subject, plan, profile, scores, computed, notes)

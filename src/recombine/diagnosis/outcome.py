@@ -9,9 +9,9 @@ are relative to that of the mean kept target, kept and held-out ones apart. A mo
 - *does not compose* if fewer than `HALF` of the held-out outputs are right;
 - composes *partly* otherwise.
 
-Held-out points part from kept ones at the first stage whose `step_change` exceeds `PARTING`, which networks that compose
-rarely reach at any stage. All limits were set on one half of the networks of `benchmarks/outcomes.py` and checked on
-the other half; docs/metrics.md has the table.
+Held-out points part from kept ones at the first stage whose `step_change` exceeds `PARTING`, which networks that
+compose rarely reach at any stage. All limits were set on one half of the networks of `benchmarks/outcomes.py` and
+checked on the other half; docs/metrics.md has the table.
 """
 
 from __future__ import annotations

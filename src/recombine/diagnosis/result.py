@@ -155,15 +155,14 @@ class Diagnosis(xarray.Dataset):
             errors = f"held-out error {held_out:.2g} of the mean target's, kept {kept:.2g}{times}"
             lines += [f"outcome: {self.outcome}: right are {' and '.join(shares)}; {errors}", RULE]
         if "step_change" in self:
-            stages, changes = self["stage"].values, self["step_change"].values
-            found, most = parting_stage(stages, changes), f"at most {PARTING:g} in networks that compose"
+            changes, most = self["step_change"].values, f"at most {PARTING:g} in networks that compose"
+            found = parting_stage(self["stage"].values, changes)
             if found is None:
-                largest = f"largest step change {np.nanmax(changes):.2g}, {most}" if np.isfinite(changes).any() else most
-                lines.append(f"where: no stage stands out ({largest})")
+                lines.append(f"where: no stage stands out (largest step change {np.nanmax([0, *changes]):.2g}, {most})")
             else:
                 stage, change = found
-                lines.append(f"where: from stage {stage} on, held-out points part from kept ones "
-                             f"(step change {change:.2g}, {most})")
+                parting = f"from stage {stage} on, held-out points part from kept ones"
+                lines.append(f"where: {parting} (step change {change:.2g}, {most})")
         return lines
 
     def summary_table(self) -> dict[str, list[str]]:

@@ -77,10 +77,11 @@ def save_figure(figure: Figure, folder: Path, name: str) -> dict[str, bytes]:
     figure.set_layout_engine(None)  # keep one layout for both files
     area = figure.get_tightbbox().padded(0.1)  # inches
     contents = {}
-    for kind, dated in (("png", "Software"), ("svg", "Date")):
+    # no date and no version of matplotlib, which would differ between equal figures
+    for kind, metadata in (("png", {"Software": "recombine"}), ("svg", {"Creator": "recombine", "Date": None})):
         buffer = io.BytesIO()
         with styled():  # sets a hash salt, without which SVG ids are random
-            figure.savefig(buffer, format=kind, bbox_inches=area, metadata={dated: None})
+            figure.savefig(buffer, format=kind, bbox_inches=area, metadata=metadata)
         contents[kind] = buffer.getvalue()
     pyplot.close(figure)
     write_into(folder, {f"{name}.{kind}": content for kind, content in contents.items()})
