@@ -69,7 +69,9 @@ def _known_remedy(text: str) -> str:
         return text
     import_parts(source)
     cls = getattr(sys.modules[Path(source).stem if source.endswith(".py") else source], name, None)
-    return ":".join([REMEDIES.register(cls).kind_name(), *settings])  # type: ignore[arg-type]
+    if cls is None:
+        raise InvalidValue("remedy", text, f"the name of a class in {source}")
+    return ":".join([REMEDIES.register(cls).kind_name(), *settings])
 
 
 def module_from(factory: str) -> nn.Module:
