@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -60,6 +61,12 @@ class SubjectFlags:
     """A .npy file with the target outputs, one row per grid point; the last factor varies fastest."""
     background: float | None = None
     """Grey value of an empty image. Default: 0."""
+    output: str | None = None
+    """Which of several returned tensors is the output: a key, an index or an attribute, e.g. sample or 0."""
+    call: str | None = None
+    """Method of the module to call, e.g. decode. Default: forward."""
+    kwargs: list[str] | None = None
+    """Another argument of the method, with a JSON value, e.g. timestep=0 or mode='"nearest"'; may be repeated."""
     store: StorePath = None
 
     def subjects(self, factories: Sequence[str]) -> tuple[list[Any], dict[str, Any]]:
@@ -82,17 +89,26 @@ class SubjectFlags:
         return modules, settings
 
     def _settings(self) -> dict[str, Any]:
+        kwargs: dict[str, Any] = {}
+        for text in self.kwargs or ():
+            name, _, value = text.partition("=")
+            try:
+                kwargs[name.strip()] = json.loads(value)
+            except (ValueError, RecursionError):
+                allowed = "an argument with a JSON value, e.g. timestep=0 or return_dict=true"
+                raise InvalidValue("kwargs", text, allowed) from None
+        called = {"output": self.output, "call": self.call, "kwargs": kwargs}
         if self.data is None:
             self._refuse(FORMS, "omitted without --data")
             if self.grid is None:
                 raise InvalidValue("grid", None, "given, e.g. x=0:27,y=0:27, unless --data or a stored run is given")
             targets = None if self.targets is None else read_array(self.targets, "targets")
             settings = {"grid": self.grid, "encode": self.encoding, "holdout": self.holdout, "targets": targets}
-            return {**settings, "background": self.background}
+            return {**settings, "background": self.background, **called}
         self._refuse(("grid", "targets", "background"), "omitted with --data, which defines it")
         given = {name: getattr(self, name) for name in FORMS if getattr(self, name) is not None}
         task = ArrayTask(data=self.data, holdout="none", **given)
-        return {"data": task, "encode": self.encoding or RAW, "holdout": self.holdout}
+        return {"data": task, "encode": self.encoding or RAW, "holdout": self.holdout, **called}
 
     def _refuse(self, names: Iterable[str], allowed: str) -> None:
         for name in names:

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from recombine.data import LabelledImages
+from recombine.diagnosis.calling import Method
 from recombine.diagnosis.subject import Encode, TargetFunction, Trained
 from recombine.encodings import Encoding
 from recombine.errors import InvalidValue, RecombineError
@@ -108,6 +109,9 @@ def explore(
     data: ArrayTask | LabelledImages | str | Path | None = None,
     bins: Mapping[str, Any] | str | None = None,
     repeats: Literal["mean", "keep"] | None = None,
+    output: str | int | None = None,
+    call: Method | None = None,
+    kwargs: Mapping[str, Any] | None = None,
     image_shape: tuple[int, ...] | None = None,
     title: str | None = None,
     labels: Sequence[Mapping[str, str]] | None = None,
@@ -141,6 +145,12 @@ def explore(
         How to bin the factors of a file, such as `{"x": 10}` (docs/data.md).
     repeats
         Whether a file may have several images of a combination; their mean is the true output.
+    output
+        Which of several returned tensors is the output, as for `diagnose`: a key, an index or an attribute.
+    call
+        The method to call, such as `decode`, or a function of the module and its inputs. Default: `forward`.
+    kwargs
+        Other arguments of the method.
     image_shape
         Shape `(y, x)` or `(channel, y, x)` of an output, if it cannot be inferred.
     title
@@ -168,7 +178,7 @@ def explore(
     """
     subjects = page_decoders(
         module, grid=grid, encode=encode, holdout=holdout, targets=targets, background=background, data=data, bins=bins,
-        repeats=repeats,
+        repeats=repeats, output=output, call=call, kwargs=kwargs,
     )  # fmt: skip
     content, numbers = page_data(subjects, labels_of(parts_of(module), labels), title, image_shape)
     panels = [training_panel(_installed_panel())] if training else []
