@@ -22,6 +22,7 @@ import torch
 import recombine as rc
 from benchmarks.planted import BREAKS, STAGES, PlantedDecoder
 from recombine.diagnosis.outcome import COMPOSES, FAILS, PARTLY, UNLEARNT, outcome, parting_stage
+from recombine.sweep.group import git_commit
 
 SEEDS = 20
 SCORES = ("id_over_mean", "ood_over_mean", "id_accuracy", "ood_accuracy")
@@ -103,9 +104,8 @@ def judged(rows: pandas.DataFrame) -> pandas.DataFrame:
 
 def confusion(rows: pandas.DataFrame) -> str:
     """Return a Markdown table of outcomes by the fraction of held-out outputs that are right."""
-    edges = [-0.01, 0.5, 0.8, 0.95, 1.0]
-    labels = ["under 50 %", "50 to 80 %", "80 to 95 %", "over 95 %"]
-    shares = pandas.cut(rows["ood_accuracy"], edges, labels=labels)
+    labels = ["under 50 %", "50 to 80 %", "80 to 95 %", "95 % or more"]
+    shares = pandas.cut(rows["ood_accuracy"], [0, 0.5, 0.8, 0.95, 1.01], labels=labels, right=False)
     table = pandas.crosstab(rows["outcome"], shares).reindex(index=ORDER, columns=labels, fill_value=0)
     lines = [f"| {' | '.join(['outcome', *labels])} |", f"| {' | '.join(['---'] * (len(labels) + 1))} |"]
     return "\n".join([*lines, *(f"| {name} | {' | '.join(map(str, own))} |" for name, own in table.T.items())])
@@ -148,7 +148,10 @@ def main() -> None:
     words.out.mkdir(parents=True, exist_ok=True)
     for name, rows in zip(FILES, (trained(words.store), planted()), strict=True):
         rows.to_csv(words.out / name, index=False, float_format="%.6g")
-    about = {"recombine": rc.__version__, "torch": torch.__version__, "machine": platform.machine(), "device": "cpu"}
+    about = {
+        "recombine": rc.__version__, "commit": git_commit(), "torch": torch.__version__, "machine": platform.machine(),
+        "device": "cpu", "seeds": f"0 to {SEEDS - 1}",
+    }  # fmt: skip
     (words.out / "provenance.json").write_text(json.dumps(about, indent=1) + "\n")
 
 

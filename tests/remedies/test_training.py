@@ -159,7 +159,9 @@ class Own(rc.Penalty):
         return values[self.number]()
 
 
-@pytest.mark.parametrize(("number", "words"), list(enumerate((r"not \(16, 8, 8\)", r"not \(1,\)", "IndexError", "inf"), 1)))
+@pytest.mark.parametrize(
+    ("number", "words"), list(enumerate((r"not \(16, 8, 8\)", r"not \(1,\)", "IndexError", "inf"), 1))
+)
 def test_a_penalty_that_cannot_train_is_refused_before_training(number, words):
     with pytest.raises(rc.InvalidValue, match=f"{words}.*, got 'own:number={number}'"):
         Ensemble([small_spec("cnn").with_remedy(Own(number=number))], CPU)

@@ -24,7 +24,7 @@ import numpy as np
 NOT_LEARNT = 0.5
 MOST, HALF = 0.9, 0.5
 SMALL, TIMES = 0.1, 2.0
-PARTING = 0.12
+PARTING = 0.08
 
 COMPOSES, PARTLY, FAILS, UNLEARNT = "composes", "partly composes", "does not compose", "not learnt"
 RULE = (
