@@ -4,6 +4,7 @@ from typing import Literal
 
 import pytest
 import torch
+from pydantic import Field
 from torch import nn
 from torch.nn.utils.parametrizations import spectral_norm
 
@@ -136,25 +137,38 @@ MISTAKES = {"hessian:weight=-1": "at least 0", "nonsense": "one of", "entropy": 
 
 @pytest.mark.parametrize(("remedy", "words"), MISTAKES.items())
 def test_mistakes_are_one_line(remedy, words):
-    with pytest.raises(rc.InvalidValue, match=words):
+    with pytest.raises(rc.InvalidValue, match=f"{words}.*{remedy}"):
         small_spec("cnn").with_remedy(remedy)
 
 
-def test_a_penalty_that_is_no_scalar_is_refused_before_training():
-    @REMEDIES.register
-    class Wrong(rc.Penalty):
-        """Not a scalar."""
+class Own(rc.Penalty):
+    """A loss term by number."""
 
-        kind: Literal["wrong"] = "wrong"
+    kind: Literal["own"] = "own"
+    weight: float = Field(default=1.0, gt=0)
+    number: int = 0
 
-        def loss(self, decode, codes, blocks, generator):
-            return decode(codes).square()
+    def loss(self, decode, codes, blocks, generator):
+        values = (
+            lambda: 1 / decode(codes).var(dim=0).mean(),
+            lambda: decode(codes).square(),
+            lambda: decode(codes).square().mean().view(1),
+            lambda: decode(codes).mean() * blocks[2],
+            lambda: decode(codes).mean() / 0,
+        )
+        return values[self.number]()
 
-    try:
-        with pytest.raises(rc.InvalidValue, match="finite scalar, not \\(2, 8, 8\\), got 'wrong'"):
-            Ensemble([small_spec("cnn").with_remedy("wrong")], CPU)
-    finally:
-        REMEDIES.unregister("wrong")
+
+@pytest.mark.parametrize(
+    ("number", "words"), list(enumerate((r"not \(16, 8, 8\)", r"not \(1,\)", "IndexError", "inf"), 1))
+)
+def test_a_penalty_that_cannot_train_is_refused_before_training(number, words):
+    with pytest.raises(rc.InvalidValue, match=f"{words}.*, got 'own:number={number}'"):
+        Ensemble([small_spec("cnn").with_remedy(Own(number=number))], CPU)
+
+
+def test_a_penalty_may_need_different_rows_and_bound_its_weight():
+    assert len(Ensemble([small_spec("cnn").with_remedy(Own(weight=weight)) for weight in (1, 2)], CPU)) == 2
 
 
 @pytest.mark.parametrize("kind", ["mlp", "cnn", "low_rank", "coordinate"])

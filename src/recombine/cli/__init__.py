@@ -68,7 +68,8 @@ COMMANDS = {
     "reproduce": (
         "reproduce:reproduce",
         "Reproduce a paper's figures and claims: train, measure, evaluate the claims, and write a report.\n\n"
-        "Completed runs are loaded from the store.",
+        "Completed runs are loaded from the store. --study FILE does the same for a study of your own: arms, seeds, "
+        "claims and figures in a TOML file (docs/own_studies.md).",
     ),
     "figure": ("reproduce:figure", "Redraw a figure from stored results, as PNG and SVG, and print its caption."),
     "claims": (

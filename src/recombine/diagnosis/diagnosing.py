@@ -17,15 +17,16 @@ from recombine.console import late_bar
 from recombine.diagnosis.calling import Method
 from recombine.diagnosis.result import OUTPUT_SCORES, Diagnosis, reserved_names
 from recombine.diagnosis.running import MIXED, ROWS_AT_ONCE, Geometry, Runner, exact_geometry, running
-from recombine.diagnosis.subject import Subject, TargetFunction, Trained
+from recombine.diagnosis.subject import Encode, Subject, TargetFunction, Trained
 from recombine.encodings import Encoding
 from recombine.errors import InvalidValue, listed
-from recombine.factors import FactorGrid
+from recombine.factors import FactorGrid, Grid
 from recombine.holdouts import Holdout, HoldoutSummary
 from recombine.metrics import (
     averaged_prediction,
     gram_matrix,
     kernel_agreement,
+    nearest_points,
     squared_error,
     superposition_scores,
     volume_element,
@@ -52,7 +53,7 @@ from recombine.metrics.sampling import (
     ratio_estimate,
     repeated_estimate,
 )
-from recombine.metrics.stages import INPUT, MEMORY, Encode, chunks, neighbour_metric
+from recombine.metrics.stages import INPUT, MEMORY, chunks, neighbour_metric
 from recombine.tasks import ArrayTask
 
 GEOMETRIES = ("auto", "exact", "differences")
@@ -62,9 +63,11 @@ PERMUTATIONS = 499
 
 def diagnose(
     module: nn.Module | Trained,
-    grid: FactorGrid | str | None = None,
+    grid: Grid | None = None,
     *,
     data: ArrayTask | str | os.PathLike[str] | None = None,
+    bins: Mapping[str, Any] | str | None = None,
+    repeats: Literal["mean", "keep"] | None = None,
     encode: Encode | Encoding | str | None = None,
     holdout: Holdout | Tensor | np.ndarray | str | None = None,
     stages: Sequence[str] | None = None,
@@ -89,14 +92,20 @@ def diagnose(
         A module that maps a batch of encoded factor values to a batch of outputs, or a finished run or its checkpoint
         (`ModelConfig.from_pretrained(folder)`), whose spec supplies all arguments from `grid` to `background`.
     grid
-        Factors and their values, or a string such as `x=0:27,y=0:27`.
+        Factors and their values: a string such as `x=0:27,y=0:27`, or values by name, such as `{"x": range(28)}`.
     data
         Images with their factors, as a file or an `ArrayTask`; replaces `grid`, `targets` and `background`. The
         encoding and hold-out of an `ArrayTask` are the defaults for `encode` and `holdout`.
+    bins
+        How to bin the factors of a file, such as `{"x": 10}` (docs/data.md).
+    repeats
+        Whether a file may have several images of a combination; outputs are compared with their mean.
     encode
-        An encoding, its name, or a function from `(point, factor)` values to inputs. Default: raw factor values.
+        An encoding, its name, or a function from `(point, factor)` values to inputs, which may use NumPy instead of
+        torch. Default: raw factor values, also called `raw`.
     holdout
-        Combinations held out of training: a hold-out, its name, or a boolean mask over the grid.
+        Combinations held out of training: a hold-out, its name, conditions such as `x>=8,y>=8`, or a boolean mask over
+        the grid.
     stages
         Paths of submodules or patterns (`*` matches within a level, `**` across levels). Default: the submodules in the
         order in which they run, with wrappers replaced by their children.
@@ -152,11 +161,11 @@ def diagnose(
     if geometry not in GEOMETRIES:
         raise InvalidValue("geometry", geometry, f"one of {listed(GEOMETRIES)}")
     subject = Subject.of(
-        module, grid, data=data, encode=encode, holdout=holdout, targets=targets, background=background, output=output,
-        call=call, kwargs=kwargs,
+        module, grid, data=data, bins=bins, repeats=repeats, encode=encode, holdout=holdout, targets=targets,
+        background=background, output=output, call=call, kwargs=kwargs,
     )  # fmt: skip
-    grid, renamed = _dimensions(subject.grid)
-    plan = plan_of(grid, subject.held_out, points, seed, subject.present)
+    named_grid, renamed = _dimensions(subject.grid)
+    plan = plan_of(named_grid, subject.held_out, points, seed, subject.present)
     selection = selected(metrics, [thorough] if isinstance(thorough, str) else thorough)
     named = [stages] if isinstance(stages, str) else stages
     with (
@@ -175,7 +184,7 @@ def diagnose(
         profiles, scores_of_parts = zip(*measured, strict=True)
         profile, standard_errors = averaged_profile(plan, profiles, selection.stage_metrics)
         scores = _averaged_scores(scores_of_parts) | standard_errors | _sampled_errors(runner, plan)
-    notes = [*renamed, *plan.notes, *runner.rows.notes, *runner.stages.notes, *computed.notes]
+    notes = [*subject.notes, *renamed, *plan.notes, *runner.rows.notes, *runner.stages.notes, *computed.notes]
     if "kernel_p" in scores and len(plan.parts) > 1:
         notes.append("kernel_p is that of the first sub-grid with held-out points, not a mean")
     return _dataset(subject, plan, profile, scores, computed, notes)
@@ -293,6 +302,17 @@ def _errors(outputs: Tensor, targets: Tensor, part: Part) -> dict[str, Any]:
     for region, points_in in regions.items():
         scores[f"{region}_error"] = ((), error[points_in].mean().item())
         scores[f"{region}_over_mean"] = ((), (error[points_in].mean() / constant[points_in].mean()).item())
+    return scores | _accuracies(outputs.cpu(), truth, part.grid.indices, mask)
+
+
+def _accuracies(outputs: Tensor, targets: Tensor, positions: Tensor, held_out: Tensor) -> dict[str, Any]:
+    """Return the fractions of outputs whose nearest target, among all of these, has their own values of the factors."""
+    nearest = nearest_points(outputs.flatten(1), targets.flatten(1))
+    right, scores = positions[nearest] == positions, dict[str, Any]()
+    for region, here in (("id", ~held_out), ("ood", held_out)):
+        if bool(here.any()):
+            scores[f"{region}_accuracy"] = ((), right[here].all(dim=1).double().mean().item())
+            scores[f"{region}_factor_accuracy"] = ("factor", right[here].double().mean(dim=0).tolist())
     return scores
 
 
@@ -353,11 +373,15 @@ def _sampled_errors(runner: Runner, plan: Plan) -> dict[str, Any]:
     sums = (subject.target_rows(indices).cpu().double().flatten(1).sum(dim=0) for indices in chunks(kept, ROWS_AT_ONCE))
     mean = reduce(torch.add, sums) / len(kept)
     errors, constants = [], []
+    compared = _compared(drawn, mean.numel(), runner.memory)
+    images: list[tuple[Tensor, Tensor]] = []
     for indices in chunks(drawn, ROWS_AT_ONCE):
         codes = runner.stages.encode(runner.values(subject.grid.rows(indices)))
         outputs, truth = runner.outputs(codes).cpu().double(), subject.target_rows(indices).cpu().double().flatten(1)
         errors.append(squared_error(outputs, _shaped(truth, outputs)))
         constants.append(squared_error(mean.expand_as(truth), truth))
+        chosen = torch.isin(indices, drawn[compared])
+        images.append((outputs[chosen].float(), truth[chosen].float()))
     error, constant = torch.cat(errors), torch.cat(constants)
     scores: dict[str, Any] = {}
     population = ~subject.held_out if plan.present is None else plan.present & ~subject.held_out
@@ -367,7 +391,15 @@ def _sampled_errors(runner: Runner, plan: Plan) -> dict[str, Any]:
             ratio = ratio_estimate(error[here], constant[here], count)
             _add_estimate(scores, f"{region}_error", mean_estimate(error[here], count), with_error=is_sample)
             _add_estimate(scores, f"{region}_over_mean", ratio, with_error=is_sample)
-    return scores
+    pairs = [torch.cat(parts) for parts in zip(*images, strict=True)]
+    positions = subject.grid.positions(drawn[compared])
+    return scores | _accuracies(pairs[0], pairs[1], positions, is_held_out[compared])
+
+
+def _compared(drawn: Tensor, pixels: int, memory: int) -> Tensor:
+    """Return which of the drawn points to compare with each other, evenly spaced if not all fit into memory."""
+    fitting = max(2, memory // (4 * torch.float32.itemsize * pixels))
+    return torch.linspace(0, len(drawn) - 1, min(len(drawn), fitting)).round().long().unique()
 
 
 def _add_estimate(

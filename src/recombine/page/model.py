@@ -90,7 +90,7 @@ def page_model(subject: PageDecoder, blobs: Blobs, image_shape: tuple[int, ...] 
     outputs = subject.outputs(grid.rows(sample))
     if not bool(outputs.isfinite().all()):
         raise InvalidValue("module", subject.name, "a module whose outputs are finite at every grid point")
-    notes = subject.output_notes
+    notes = [*subject.notes, *subject.output_notes]
     codes = factor_codes(subject.encoding, grid)
     codes = codes if codes and all(type(code) in KNOWN for code in codes) else None
     program, table = None, None

@@ -45,8 +45,8 @@ class PageDecoder(Subject):
     @property
     def levels(self) -> dict[str, list[str]]:
         """Values of string-valued factors, by name."""
-        levels = {} if self.data is None else self.data.levels
-        return {name: list(values) for name, values in levels.items() if all(isinstance(own, str) for own in values)}
+        labels = {factor.name: factor.labels or () for factor in self.grid.factors}
+        return {name: list(own) for name, own in labels.items() if own and all(isinstance(one, str) for one in own)}
 
     def inputs(self, values: Tensor) -> Tensor:
         """Return the module's inputs for the given rows of factor values."""

@@ -145,6 +145,7 @@ class Interaction(Penalty):
 
     source = "Brady et al. 2025"
     knows = ("factor blocks", "pixel coordinates")
+    version = 1  # heads are summed
     kind: Literal["interaction"] = "interaction"
     weight: Weight = 1e-3
     """Weight of the term in the loss (0.05 in the published code)."""
