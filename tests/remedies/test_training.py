@@ -155,12 +155,13 @@ class Own(rc.Penalty):
             lambda: decode(codes).square().mean().view(1),
             lambda: decode(codes).mean() * blocks[2],
             lambda: decode(codes).mean() / 0,
+            lambda: decode(codes[torch.randperm(len(codes))]).square().mean(),
         )
         return values[self.number]()
 
 
 @pytest.mark.parametrize(
-    ("number", "words"), list(enumerate((r"not \(16, 8, 8\)", r"not \(1,\)", "IndexError", "inf"), 1))
+    ("number", "words"), list(enumerate((r"not \(16, 8, 8\)", r"not \(1,\)", "IndexError", "inf", "noise"), 1))
 )
 def test_a_penalty_that_cannot_train_is_refused_before_training(number, words):
     with pytest.raises(rc.InvalidValue, match=f"{words}.*, got 'own:number={number}'"):
