@@ -1,6 +1,7 @@
 """Training and diagnosis on a data file, compared with generated data: steps per second and peak memory.
 
     python -m benchmarks.data sprites.npz shapes.h5
+    python -m benchmarks.data scattered.npz --bins x=32,y=32 --repeats mean
 
 Each measurement runs in a separate process. A *generated* training set is made once and stays on the device; a file's
 is streamed, every combination once per epoch. Memory is the peak of the process minus torch's own: that of a process
@@ -79,10 +80,9 @@ class Pace:
         return (int(self.state.step[0]) - first) / took
 
 
-def speeds(path: Path, decoder: DecoderSpec, seconds: float) -> dict[str, float]:
+def speeds(task: ArrayTask, decoder: DecoderSpec, seconds: float) -> dict[str, float]:
     """Return medians over alternating turns, so that other jobs on the machine slow both."""
-    streamed = Pace(ArrayTask(data=path, training="each"), decoder)
-    made = Pace(generated((SIDE, SIDE) if path.suffix == ".npz" else (3, SIDE, SIDE)), decoder)
+    streamed, made = Pace(task, decoder), Pace(generated(task.image_shape), decoder)
     turns = [(made.rate(seconds / TURNS), streamed.rate(seconds / TURNS)) for _ in range(TURNS)]
     return {
         "generated": statistics.median(turn[0] for turn in turns),
@@ -91,21 +91,22 @@ def speeds(path: Path, decoder: DecoderSpec, seconds: float) -> dict[str, float]
     }
 
 
-def measure(what: str, path: Path, decoder: str, seconds: float) -> dict[str, float]:
+def measure(
+    what: str, path: Path, decoder: str, seconds: float, bins: str = "", repeats: str | None = None
+) -> dict[str, float]:
     """Make one measurement in this process."""
     began, result, parsed = time.perf_counter(), {}, DECODERS.parse(decoder)
-    if what == "speed":
-        result = speeds(path, parsed, seconds)
-    elif what == "torch":
+    if what == "torch":
         Pace(generated((SIDE, SIDE)), parsed)
-    elif what == "open":
-        ArrayTask(data=path)
+    else:
+        task = ArrayTask(data=path, training="each", bins=bins, repeats=repeats)
+    if what == "speed":
+        result = speeds(task, parsed, seconds)
     elif what == "train":
-        spec = RunSpec(task=ArrayTask(data=path, training="each"), decoder=parsed, recipe=Recipe(steps=STEPS))
+        spec = RunSpec(task=task, decoder=parsed, recipe=Recipe(steps=STEPS))
         with tempfile.TemporaryDirectory() as folder:
             train(spec, folder, device="cpu")
     elif what == "diagnose":
-        task = ArrayTask(data=path)
         diagnose(RunSpec(task=task, decoder=parsed).module(), data=task)
     seconds = time.perf_counter() - began
     return {**result, "seconds": seconds, "peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}
@@ -127,11 +128,13 @@ def main() -> None:
     parser.add_argument(
         "--threads", type=int, default=1, help="torch threads; more than there are free cores slows everything down"
     )
+    parser.add_argument("--bins", default="")
+    parser.add_argument("--repeats", choices=("mean", "keep"))
     parser.add_argument("--only", choices=PARTS)
     words = parser.parse_args()
     torch.set_num_threads(words.threads)
     if words.only:
-        print(json.dumps(measure(words.only, words.path[0], words.decoder, words.seconds)))
+        print(json.dumps(measure(words.only, words.path[0], words.decoder, words.seconds, words.bins, words.repeats)))
         return
     for path in words.path:
         table = Table("", "seconds", "peak, MiB", "above torch's own, MiB", title=f"{path.name}, {words.decoder}")

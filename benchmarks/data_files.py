@@ -2,6 +2,7 @@
 
     python -m benchmarks.data_files sprites.npz       # dSprites' layout: 737 280 × 64², compressed (3.0 GB unpacked)
     python -m benchmarks.data_files shapes.h5         # 3D Shapes' layout: 480 000 × 64² × 3, gzip (5.9 GB unpacked)
+    python -m benchmarks.data_files scattered.npz     # dSprites' layout with random positions: 100 000 × 64² (0.4 GB)
 
 `--share 0.01` makes smaller files, with fewer values of the slowest factor.
 """
@@ -22,6 +23,7 @@ from numpy.lib import format as npy
 SIDE = 64
 SPRITES = {"color": 1, "shape": 3, "scale": 6, "orientation": 40, "posX": 32, "posY": 32}
 SHAPES = {"floor_hue": 10, "wall_hue": 10, "object_hue": 10, "scale": 8, "shape": 4, "orientation": 15}
+SCATTERED = 100_000
 HORIZON = 36
 """Row at which the wall meets the floor."""
 ROOM = 1.1
@@ -79,13 +81,34 @@ def write_sprites(path: Path, counts: dict[str, int]) -> None:
     ranges = {"color": (1, 1), "shape": (1, 3), "scale": (0.5, 1), "orientation": (0, 2 * np.pi), "posX": (0, 1)}
     labels = values(counts, {**ranges, "posY": (0, 1)})
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
-        with archive.open("imgs.npy", "w", force_zip64=True) as stream:
-            header = {"descr": "|u1", "fortran_order": False, "shape": (len(labels), SIDE, SIDE)}
-            npy.write_array_header_1_0(stream, header)
-            for block in sprites(counts):
-                stream.write(block.data)
-        with archive.open("latents_values.npy", "w", force_zip64=True) as stream:
-            npy.write_array(stream, labels)
+        write_images(archive, sprites(counts), latents_values=labels)
+
+
+def write_scattered(path: Path, count: int) -> None:
+    """Write an uncompressed .npz of hearts at random positions, block by block."""
+    places, sprite = np.random.default_rng(0).uniform(0, 32, (count, 2)), outline(2, 0.8, 0.0)
+
+    def blocks() -> Iterator[np.ndarray]:
+        for part in np.array_split(places, max(1, count // 1000)):
+            block = np.zeros((len(part), SIDE, SIDE), dtype=np.uint8)
+            for image, (x, y) in zip(block, part.astype(int), strict=True):
+                image[y : y + 32, x : x + 32] = sprite
+            yield block
+
+    with zipfile.ZipFile(path, "w") as archive:
+        write_images(archive, blocks(), latents_values=places, factor_names=np.array(["x", "y"]))
+
+
+def write_images(archive: zipfile.ZipFile, blocks: Iterator[np.ndarray], **arrays: np.ndarray) -> None:
+    """Write images block by block, and the arrays that describe them."""
+    with archive.open("imgs.npy", "w", force_zip64=True) as stream:
+        header = {"descr": "|u1", "fortran_order": False, "shape": (len(arrays["latents_values"]), SIDE, SIDE)}
+        npy.write_array_header_1_0(stream, header)
+        for block in blocks:
+            stream.write(block.data)
+    for name, array in arrays.items():
+        with archive.open(f"{name}.npy", "w", force_zip64=True) as stream:
+            npy.write_array(stream, array)
 
 
 def write_shapes(path: Path, counts: dict[str, int]) -> None:
@@ -108,6 +131,9 @@ def write_shapes(path: Path, counts: dict[str, int]) -> None:
 
 def make(path: Path, share: float = 1.0) -> None:
     """Write a file in the layout that its suffix implies, if there is enough disk space."""
+    if path.stem == "scattered":
+        write_scattered(path, round(share * SCATTERED))
+        return
     is_sprites = path.suffix == ".npz"
     counts = dict(SPRITES if is_sprites else SHAPES)
     slowest = "orientation" if is_sprites else "floor_hue"

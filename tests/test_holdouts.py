@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from recombine.diagnosis import diagnose
 from recombine.errors import InvalidValue
 from recombine.factors import Factor, FactorGrid
 from recombine.holdouts import (
@@ -21,7 +22,8 @@ from recombine.holdouts import (
     Mask,
     Scattered,
 )
-from recombine.tasks import BumpTask
+from recombine.specs import RunSpec
+from recombine.tasks import BumpTask, SpriteTask
 
 PAPER = FactorGrid((Factor("x", 0, 27, 28), Factor("y", 0, 27, 28)))
 
@@ -158,11 +160,11 @@ def test_points_and_draws_over_some_factors():
 
 
 def test_a_summary_counts_and_names_what_is_never_seen():
-    assert str(Center().summary(PAPER)) == "495 combinations kept, 289 held out; every value is seen"
+    assert str(Center().summary(PAPER)) == "495 combinations kept, 289 held out (x 6–22, y 6–22); every value is seen"
     gone = Center(low=2, high=5, factors=("y",)).summary(THREE)
-    assert gone == HoldoutSummary(kept=54, held_out=72, unseen=("y=2", "y=3", "y=4", "y=5"))
+    assert gone == HoldoutSummary(kept=54, held_out=72, unseen=("y=2", "y=3", "y=4", "y=5"), where="y 2–5")
     assert gone.unseen
-    assert str(gone) == "54 combinations kept, 72 held out; never seen: y=2, y=3, y=4 and 1 more"
+    assert str(gone) == "54 combinations kept, 72 held out (y 2–5); never seen: y=2, y=3, y=4 and 1 more"
 
 
 @pytest.mark.parametrize("counts", [(2, 2), (4, 5), (1, 5, 6), (2, 2, 2, 2, 2)], ids=str)
@@ -185,3 +187,78 @@ def test_a_mask_over_a_million_points_is_quick(text):
     grid, started = grid_of(*[10] * 6), time.perf_counter()
     HOLDOUTS.parse(text).summary(grid)
     assert time.perf_counter() - started < 5  # one second, on a machine that does nothing else
+
+
+SPRITES = SpriteTask(factors=("shape=3", "x=6"), holdout="none")
+
+
+@pytest.mark.parametrize(
+    ("text", "rule"),
+    [
+        ("x>=9,shape==heart", lambda s, x: x >= 9 and s == "heart"),
+        ("x > 9 , shape!=heart", lambda s, x: x > 9 and s != "heart"),
+        ("x<=10.8|x==18.0,shape==square", lambda s, x: x <= 10.8 or (x == 18 and s == "square")),
+        ("x<12.6,x!=9", lambda s, x: x < 12.6 and x != 9),
+    ],
+)
+def test_conditions_hold_out_by_value(text, rule):
+    values = [round(value, 6) for value in SPRITES.grid.factors[1].values.tolist()]
+    expected = torch.tensor([[rule(shape, x) for x in values] for shape in ("square", "ellipse", "heart")])
+    for written in (text, f"where:{text}", str(HOLDOUTS.parse(text))):
+        assert torch.equal(HOLDOUTS.parse(written).mask(SPRITES.grid), expected)
+    task = SPRITES.replace(holdout=text, allow_unseen=True)
+    assert SpriteTask.from_json(task.to_json()) == task
+    assert torch.equal(task.held_out, expected.flatten())
+
+
+def test_conditions_on_numbers_of_a_category_and_on_single_precision():
+    labels = (10.0, 20.0, 30.0)
+    grid = FactorGrid((Factor("kind", 0, 2, 3, "category", labels=labels), Factor.of("y", np.float32([0.1, 0.2, 0.7]))))
+    assert HOLDOUTS.parse("kind>=20,y==0.1").mask(grid).int().tolist() == [[0, 0, 0], [1, 0, 0], [1, 0, 0]]
+    assert HOLDOUTS.parse("x>=8.0").resolved(PAPER) == HOLDOUTS.parse("x>=8")
+
+
+@pytest.mark.parametrize(
+    "text", ["x=>8", "x>=", ">=8", "x>=8,", "z>=8", "x>=heart", "x==9.5", "shape>=heart", "shape==disc", "x>=8,y"]
+)
+def test_mistaken_conditions_are_refused(text):
+    with pytest.raises(InvalidValue, match="conditions"):
+        HOLDOUTS.parse(text).mask(SPRITES.grid)
+
+
+@pytest.mark.parametrize("text", ["random:0.0005", "mask", "where", "x>27", "diagonal:bandwidth=27"])
+def test_a_holdout_of_nothing_is_refused_unless_it_was_stored(text):
+    stored = BumpTask().to_json().replace(Center().resolved(PAPER).to_json(), HOLDOUTS.parse(text).to_json())
+    assert HOLDOUTS.parse(text).kind in stored
+    task = BumpTask.from_json(stored)
+    assert not task.held_out.any()
+    assert RunSpec.from_json(RunSpec().to_json().replace(BumpTask().to_json(), stored)).seeds([1])[0].task == task
+    for make in (BumpTask, task.replace):
+        with pytest.raises(InvalidValue, match="at least one combination"):
+            make(holdout=text)
+    for holdout in (text, HOLDOUTS.parse(text).mask(PAPER)):
+        with pytest.raises(InvalidValue, match="at least one combination"):
+            diagnose(torch.nn.Linear(2, 4), PAPER, holdout=holdout)
+    assert not BumpTask(holdout="none").held_out.any()
+
+
+@pytest.mark.parametrize(
+    ("text", "where"),
+    [
+        ("center:2,1:4,1:factors=x,shape", "x 2–4, shape 1"),
+        ("orthogonal:factors=x,y", "x {0–2, 4–5}, y {0–2, 4–6}"),
+        ("mask:1,2;3,0:factors=y,shape", "y=1 shape=2, y=3 shape=0"),
+        ("x==0,shape!=1|x==5,y<2", "x=0 y=0 shape=0, x=0 y=0 shape=2, x=0 y=1 shape=0 and 17 more"),
+        ("shape!=1", "shape {0, 2}"),
+        ("none", ""),
+    ],
+)
+def test_a_summary_shows_the_held_out_values(text, where):
+    assert HOLDOUTS.parse(text).summary(THREE).where == where
+
+
+def test_a_box_with_gaps_is_shown_as_a_box():
+    present = torch.ones(6, 7, 3, dtype=torch.bool)
+    present[3, 2, :] = present[0, 0, 0] = False
+    mask = HOLDOUTS.parse("x>=3,y<=3").mask(THREE)
+    assert HoldoutSummary.of(mask, THREE, present.flatten()).where == "x 3–5, y 0–3"

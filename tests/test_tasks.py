@@ -164,6 +164,7 @@ OTHERS = {
     "array": {
         "encoding": "ramp", "holdout": "center", "training": "draws:9", "region": "whole", "direction": "encode",
         "allow_unseen": True, "data": own_data(shift=1).data, "categorical": ("y",), "angular": ("x",), "turn": 90.0,
+        "bins": "x=1:61:3", "repeats": "mean",
     },
 }  # fmt: skip
 ALONE = {"isolated", "isolated_factors", "isolated_together", "mixing"}

@@ -46,6 +46,7 @@ from .holdouts import Mask as Mask
 from .holdouts import Nothing as Nothing
 from .holdouts import Orthogonal as Orthogonal
 from .holdouts import Scattered as Scattered
+from .holdouts import Where as Where
 from .page import ExplorerPage as ExplorerPage
 from .page import explore as explore
 from .remedies import REMEDIES as REMEDIES

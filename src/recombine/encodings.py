@@ -24,6 +24,9 @@ from recombine.errors import InvalidValue, listed, typed
 from recombine.factors import Factor, FactorGrid, Form
 from recombine.records import Registry, Variant
 
+RAW = "raw"
+"""What `diagnose` and `explore` call raw factor values, which are not an encoding."""
+
 
 class Encoding(Variant):
     """Base class of encodings, which map the value of a factor to its code.

@@ -17,11 +17,11 @@ values of selected points.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
-from typing import Literal, Self, cast, get_args
+from typing import Any, Literal, Self, cast, get_args
 
 import numpy as np
 import torch
@@ -37,7 +37,9 @@ TURN = 360.0
 
 Form = Literal["number", "category", "angle"]
 FORMS: tuple[Form, ...] = get_args(Form)
-TEXT = "NAME=LOW:HIGH or NAME=LOW:HIGH:COUNT, separated by commas"
+TEXT = "NAME=LOW:HIGH, NAME=LOW:HIGH:COUNT or NAME=VALUE;VALUE;…, separated by commas"
+EVEN = 1e-9
+"""Tolerance for even spacing of given values, relative to the spacing."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +62,8 @@ class Factor:
         The values in increasing order, if they are not evenly spaced.
     period
         Period of an angle; None for other forms.
+    labels
+        Names or numbers that the values of a category stand for, if any. They are not compared.
 
     Examples
     --------
@@ -77,6 +81,7 @@ class Factor:
     form: Form = "number"
     given: tuple[float, ...] | None = None
     period: float | None = None
+    labels: tuple[Any, ...] | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         if not (isinstance(self.name, str) and self.name.isidentifier()):
@@ -99,10 +104,12 @@ class Factor:
             ("period", self.form == "angle" or self.period is None, "omitted, since only an angle has a period"),
             ("period", self.period is None or 0 < self.period < math.inf, "a finite number greater than 0"),
             ("high", self.high - self.low <= period, f"at most one period ({period:g}) above {self.low}"),
+            ("labels", self.labels is None or self.count == len(self.labels) == len({*self.labels}),
+             f"{self.count} different names, one per value"),
         )  # fmt: skip
-        for field, valid, allowed in rules:
+        for name, valid, allowed in rules:
             if not valid:
-                raise InvalidValue(f"{self.name}.{field}", getattr(self, field), allowed)
+                raise InvalidValue(f"{self.name}.{name}", getattr(self, name), allowed)
 
     @classmethod
     def of(cls, name: str, values: Iterable[float], form: Form = "number", period: float | None = None) -> Self:
@@ -118,10 +125,42 @@ class Factor:
         return even if even.values.tolist() == list(numbers) else replace(even, given=numbers)
 
     @classmethod
+    def over(cls, name: str, values: Any) -> Self:
+        """Return a factor with increasing numbers, the names of a category, or text such as `0:27` as its values.
+
+        >>> Factor.over("x", np.linspace(0, 1, 5))
+        Factor(name='x', low=0.0, high=1.0, count=5, form='number', given=None, period=None)
+        >>> Factor.over("shape", ["heart", "square"]).labels
+        ('heart', 'square')
+        """
+        if isinstance(values, str):
+            return cls.parse(f"{name}={values}")
+        listed_values = np.asarray(values if hasattr(values, "__array__") else list(values)).tolist()
+        if listed_values and all(isinstance(value, str) for value in listed_values):
+            count = len(listed_values)
+            return cls(name, 0, count - 1, count, "category", labels=tuple(listed_values))
+        numbers = _increasing(name, listed_values)
+        even = np.linspace(numbers[0], numbers[-1], len(numbers))
+        gap, span = np.abs(even - numbers).max(), numbers[-1] - numbers[0]
+        form: Form = "angle" if name == "angle" and span <= TURN else "number"
+        is_even = gap <= EVEN * span / max(1, len(numbers) - 1)
+        return cls(name, numbers[0], numbers[-1], len(numbers), form, None if is_even else numbers)
+
+    @classmethod
     def parse(cls, text: str) -> Self:
-        """Parse `NAME=LOW:HIGH[:COUNT][:FORM]`; by default, a factor called `angle` is an angle."""
+        """Parse `NAME=LOW:HIGH[:COUNT][:FORM]` or `NAME=VALUE;VALUE;…`; a factor called `angle` is an angle by default.
+
+        >>> Factor.parse("size=0.5;0.7;1").values.tolist()
+        [0.5, 0.7, 1.0]
+        """
         name, _, span = text.partition("=")
         name, bounds = name.strip(), span.split(":")
+        if ";" in span:
+            try:
+                numbers = [float(value) for value in span.removesuffix(";").split(";")]
+            except ValueError:
+                raise InvalidValue("grid", text, TEXT) from None
+            return cls.over(name, numbers)
         form = bounds.pop() if bounds[-1] in FORMS else None
         try:
             low, high = float(bounds[0]), float(bounds[1])
@@ -134,6 +173,18 @@ class Factor:
             raise InvalidValue("grid", text, "bounds that differ by an integer, or NAME=LOW:HIGH:COUNT")
         form = form or ("angle" if name == "angle" and high - low <= TURN else "number")
         return cls(name, low, high, steps + 1, cast(Form, form))
+
+    @property
+    def text(self) -> str:
+        """The values as text that `over` accepts, such as `0:27:28`."""
+        if self.given is not None:
+            return ";".join(map(plain, self.given))
+        return f"{plain(self.low)}:{plain(self.high)}:{self.count}"
+
+    def label(self, position: int) -> str:
+        """Return the value at a position as shown in summaries: a name, or a number with at most six digits."""
+        value = self.values[position].item() if self.labels is None else self.labels[position]
+        return value if isinstance(value, str) else f"{value:g}"
 
     @property
     def spacing(self) -> float:
@@ -168,6 +219,15 @@ class Factor:
         gap = (self.period - (self.high - self.low)) / 2  # on each side of the range
         wrapped = (values - self.low + gap).remainder(self.period) + self.low - gap
         return torch.where((values < self.low) | (values > self.high), wrapped, values)
+
+
+def plain(number: float) -> str:
+    """Return a number as text without loss, and without a fraction if it is an integer.
+
+    >>> plain(8.0), plain(0.1)
+    ('8', '0.1')
+    """
+    return repr(float(number)).removesuffix(".0")
 
 
 def _increasing(name: str, values: Iterable[float]) -> tuple[float, ...]:
@@ -216,6 +276,22 @@ class FactorGrid:
         (28, 3)
         """
         return cls(tuple(Factor.parse(part.strip()) for part in text.split(",")))
+
+    @classmethod
+    def of(cls, given: Grid | None) -> FactorGrid:
+        """Return the grid given as a `FactorGrid`, as text, or as the values of each factor by name.
+
+        >>> FactorGrid.of({"x": range(28), "y": np.linspace(0, 1, 5), "shape": ["heart", "square"]}).shape
+        (28, 5, 2)
+        """
+        if isinstance(given, FactorGrid):
+            return given
+        if isinstance(given, str):
+            return cls.parse(given)
+        if not isinstance(given, Mapping):
+            forms = 'a FactorGrid, a string such as "x=0:27,y=0:1:5", or values by name such as {"x": range(28)}'
+            raise InvalidValue("grid", given, forms)
+        return cls(tuple(Factor.over(name, values) for name, values in given.items()))
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -285,3 +361,7 @@ class FactorGrid:
             step = factor.position(factor.nearby(values[:, k])).round().long().clamp(0, factor.count - 1)
             flat = flat * factor.count + step
         return flat
+
+
+Grid = FactorGrid | str | Mapping[str, Any]
+"""A factor grid, its text, or the values of each factor by name."""

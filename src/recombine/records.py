@@ -17,6 +17,7 @@ import inspect
 import re
 import types
 from collections.abc import Callable, Iterator, Mapping
+from contextvars import ContextVar
 from functools import cache
 from typing import Annotated, Any, ClassVar, Generic, Literal, Self, TypeVar, Union, get_args, get_origin
 
@@ -29,6 +30,8 @@ from recombine.keys import canonical_json, json_digest
 
 ADDED = "added after records of its kind were first stored"
 """Marker for a field, as in `Annotated[int, ADDED] = 1`."""
+OPENING = ContextVar("OPENING", default=False)
+"""Whether a stored record is being opened, to which checks added later do not apply."""
 
 
 class Frozen(BaseModel):
@@ -71,7 +74,11 @@ class Frozen(BaseModel):
             raise InvalidValue(cls.__name__, text, "JSON") from None
         if not isinstance(fields, dict):
             raise InvalidValue(cls.__name__, text, "a JSON object with named fields")
-        return cls(**cls.from_stored(fields))
+        opening = OPENING.set(True)
+        try:
+            return cls(**cls.from_stored(fields))
+        finally:
+            OPENING.reset(opening)
 
     @classmethod
     def from_stored(cls, fields: dict[str, Any]) -> dict[str, Any]:
@@ -260,7 +267,10 @@ class Registry(dict[str, type[V]], Generic[V]):
         try:
             if isinstance(value, str):
                 name, *parts = value.split(":")
-                return self[name].from_text(parts)
+                cls = self[name]
+                if "" in text_pieces(parts):
+                    raise InvalidValue(self.field, value, f"{name}, or {name}:FIELD=VALUE without empty fields")
+                return cls.from_text(parts)
             if isinstance(value, Mapping) and all(isinstance(name, str) for name in (value.get("kind"), *value)):
                 cls = self[value["kind"]]
                 if (version := value.get("version", cls.version)) != cls.version:

@@ -42,9 +42,9 @@ def test_there_are_one_to_five_factors():
     assert set(numbers_of_factors().values()) >= {1, 2, 3, 4, 5}
 
 
-def test_holdouts(holdout):
-    assert_fitting(holdout, ENCODINGS["bump"]())
-    assert_fitting(holdout, ENCODINGS["polar"]())
+def test_holdouts(full_holdout):
+    assert_fitting(full_holdout, ENCODINGS["bump"]())
+    assert_fitting(full_holdout, ENCODINGS["polar"]())
 
 
 def test_encodings(encoding):
@@ -65,22 +65,22 @@ def assert_fitting(holdout, encoding):
     assert {name for name, count in numbers_of_factors().items() if count > 1} <= set(names), "nothing speaks against"
 
 
-def test_holdouts_of_two_factors_leave_the_others_free(holdout):
-    if "factors" not in type(holdout).model_fields:
+def test_holdouts_of_two_factors_leave_the_others_free(full_holdout):
+    if "factors" not in type(full_holdout).model_fields:
         return
     for count in (3, 4, 5):
         grid = FormsTask(count=count, holdout="none").grid
-        chosen = holdout.replace(factors=("x", 2))
+        chosen = full_holdout.replace(factors=("x", 2))
         task = FormsTask(count=count, holdout=chosen)
-        alone = holdout.mask(type(grid)((grid.factors[0], grid.factors[2])))
+        alone = full_holdout.mask(type(grid)((grid.factors[0], grid.factors[2])))
         mask = task.held_out.reshape(grid.shape).movedim(2, 1)
         assert torch.equal(mask, alone.reshape(*alone.shape, *[1] * (count - 2)).expand(mask.shape))
         assert task.holdout.resolved(grid) == task.holdout
         assert type(task).from_json(task.to_json()) == task
 
 
-def test_a_task_with_it_goes_through_json_and_says_what_it_keeps(holdout):
-    for name, task in fitting(holdout=holdout):
+def test_a_task_with_it_goes_through_json_and_says_what_it_keeps(full_holdout):
+    for name, task in fitting(holdout=full_holdout):
         assert type(task).from_json(task.to_json()) == task, name
         assert task.holdout_summary == task.holdout.summary(task.grid), name
         assert not task.holdout_summary.unseen or task.allow_unseen, name

@@ -6,6 +6,7 @@ import torch
 from recombine.factors import Factor, FactorGrid
 from recombine.holdouts import HoldoutSummary
 from recombine.tasks import BumpTask
+from tests.contracts.conftest import EMPTY
 
 
 def grid_of(*counts):
@@ -29,7 +30,7 @@ def test_mask_covers_the_grid_and_keeps_every_single_value(holdout, grid):
 
 
 def test_default_holds_something_out_unless_it_is_empty_by_nature(holdout, grid):
-    assert bool(holdout.mask(grid).any()) == (holdout.kind not in ("none", "mask"))
+    assert bool(holdout.mask(grid).any()) == (holdout.kind not in ("none", *EMPTY))
 
 
 def test_resolving_writes_bounds_out_and_changes_nothing_else(holdout, grid):
@@ -38,14 +39,14 @@ def test_resolving_writes_bounds_out_and_changes_nothing_else(holdout, grid):
     assert resolved.resolved(grid) == resolved
 
 
-def test_task_has_it_resolved(holdout):
-    task = BumpTask(size=12, holdout=holdout)
-    assert task.holdout == holdout.resolved(task.grid)
-    assert torch.equal(task.held_out.reshape(12, 12), holdout.mask(task.grid))
+def test_task_has_it_resolved(full_holdout):
+    task = BumpTask(size=12, holdout=full_holdout)
+    assert task.holdout == full_holdout.resolved(task.grid)
+    assert torch.equal(task.held_out.reshape(12, 12), full_holdout.mask(task.grid))
 
 
-def test_training_never_shows_a_held_out_combination(holdout):
+def test_training_never_shows_a_held_out_combination(full_holdout):
     for centers in ("integer", "real"):
-        task = BumpTask(size=10, holdout=holdout, centers=centers, training="draws:300")
+        task = BumpTask(size=10, holdout=full_holdout, centers=centers, training="draws:300")
         nearest = task.grid.nearest(task.training_values(seed=1))
         assert not task.held_out[nearest].any()

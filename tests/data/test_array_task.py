@@ -88,7 +88,7 @@ def test_missing_combinations_are_neither_kept_nor_held_out():
 
 def test_a_value_whose_present_combinations_are_all_held_out_is_unseen():
     heart = [row for row in range(24) if factors()["shape"][row] == "heart" or row in (22, 23)]
-    with pytest.raises(InvalidValue, match=r"this removes shape=1"):
+    with pytest.raises(InvalidValue, match=r"this removes shape=square"):
         shuffled(heart).replace(holdout=rc.Mask(points=((1, 2, 2), (1, 2, 3))))
 
 

@@ -88,7 +88,9 @@ def test_errors_are_of_all_combinations_that_are_present():
     assert float(result["id_error"]) == pytest.approx(kept.mean().item(), rel=1e-4)
     assert float(result["ood_error"]) == pytest.approx(held_out.mean().item(), rel=1e-4)
     assert not [name for name in result if str(name).endswith("_se")], "nothing was drawn"
-    assert result.attrs["holdout"].startswith(f"{len(kept)} combinations kept, {len(held_out)} held out, 2 absent;")
+    summary = result.attrs["holdout"]
+    assert summary.startswith(f"{len(kept)} combinations kept, {len(held_out)} held out (shape square, ")
+    assert ", 2 absent;" in summary
 
 
 def test_what_needs_a_grid_is_measured_where_there_are_no_gaps():

@@ -14,7 +14,7 @@ def test_any_number_of_factors(count):
     task = ColouredBumps(factors=ALL[:count], thin=True, levels=levels, holdout=holdout)
     module = RunSpec(task=task, decoder=small_decoder("low_rank")).module()
     targets = task.render(task.grid.points)
-    result = diagnose(module, task.grid, encode=task.encoding, holdout=task.held_out, targets=targets)
+    result = diagnose(module, task.grid, encode=task.encoding, holdout=task.holdout, targets=targets)
     assert result["error"].dims == ALL[:count]
     expected = (module(task.codes(task.grid.points).float()) - targets).square().mean(dim=(1, 2, 3))
     assert result["error"].values.ravel().tolist() == pytest.approx(expected.tolist(), rel=1e-4)

@@ -114,6 +114,32 @@ def test_a_function_may_encode_and_nothing_may_be_held_out():
     assert "kernel_agreement" not in result
 
 
+def concatenated(values):
+    """Fails for a tensor."""
+    assert isinstance(values, np.ndarray)
+    return np.concatenate([values, np.sin(values)], axis=1)
+
+
+@pytest.mark.parametrize(
+    "encode",
+    [concatenated, lambda values: np.hstack([values.numpy(), np.sin(values.numpy())])],
+    ids=["arrays only", "an array of a tensor"],
+)
+def test_a_function_may_encode_in_numpy(encode):
+    module, grid = (
+        nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 3)),
+        {"a": np.linspace(-1, 1, 5), "b": range(4)},
+    )
+    in_torch = recombine.diagnose(
+        module, "a=-1:1:5,b=0:3", encode=lambda values: torch.cat([values, values.sin()], 1), geometry="differences"
+    )
+    result = recombine.diagnose(module, grid, encode=encode)
+    assert result.attrs["metric"] == "finite differences", "not a derivative of zero"
+    np.testing.assert_allclose(result["volume"], in_torch["volume"], rtol=1e-6)
+    page = recombine.explore(module, grid, encode=encode)
+    assert "precomputed" in page.notes[0]
+
+
 def test_the_encoder_reads_images():
     spec = small_spec("encoder")
     result = recombine.diagnose(
@@ -208,6 +234,8 @@ def test_superposition_needs_no_targets():
         ({"targets": torch.zeros(5, 8, 8)}, "targets"),
         ({"targets": torch.zeros(64, 1)}, "targets"),
         ({"encode": lambda values: torch.full((len(values), 16), torch.nan)}, "encode"),
+        ({"encode": lambda values: [[1.0] * 16]}, "encode"),
+        ({"encode": lambda values: "code"}, "encode"),
     ],
 )
 def test_what_would_mislead_is_refused_and_nothing_is_left_changed(fields, field):
@@ -225,14 +253,22 @@ def test_bad_grids(text):
         FactorGrid.parse(text)
 
 
-def test_reserved_factor_names_are_refused():
-    with pytest.raises(InvalidValue, match=r"^grid"):
-        recombine.diagnose(nn.Linear(2, 2), "stage=0:3,y=0:3")
-
-
 def test_grid_text():
     forms = FactorGrid.parse("angle=0:350:36,shape=0:2:category,hue=0:5:angle,far=0:900:10")
     assert [factor.form for factor in forms.factors] == ["angle", "category", "angle", "number"]
+    for text in ("size=0.5;0.7;1", "x=0:27:28"):
+        (factor,) = FactorGrid.parse(text).factors
+        assert f"{factor.name}={factor.text}" == text
+    named = FactorGrid.of(
+        {"shape": ["b", "a"], "angle": range(0, 360, 90), "y": torch.tensor([1.0, 3.0, 4.0]), "z": "0:3"}
+    )
+    assert [factor.form for factor in named.factors] == ["category", "angle", "number", "number"]
+    assert named.factors[0].labels == ("b", "a")
+    assert named.factors[2].given == (1, 3, 4)
+    assert FactorGrid.of({"x": np.linspace(0.1, 0.7, 9)}) == FactorGrid.parse("x=0.1:0.7:9")
+    for wrong in ({"x": ["a", "a"]}, {"x": [2, 1]}, {"x": []}, 3, None):
+        with pytest.raises(InvalidValue):
+            FactorGrid.of(wrong)
     grid = FactorGrid.parse("x=0:27, b=0.25:1:4")
     assert grid.shape == (28, 4)
     assert grid.names == ("x", "b")

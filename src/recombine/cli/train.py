@@ -22,6 +22,7 @@ from recombine.store.names import MARKER
 from recombine.sweep import train as train_specs
 from recombine.sweep.executors import CHECKPOINT_SECONDS
 from recombine.sweep.local import Check
+from recombine.tasks import ArrayTask
 from recombine.training import DEFAULT_PRECISION, DEVICES, program_of, resolve_device
 
 RARE = Group.create_ordered(f"{MORE} execution")
@@ -81,6 +82,9 @@ class TrainingFlags(ExecutorFlags):
         else:
             for task in tasks.values():
                 paragraph(f"hold-out {field_text(task.holdout.model_dump(mode='json'))}: {task.holdout_summary}")
+        data = [task for task in tasks.values() if isinstance(task, ArrayTask) and task.coverage]
+        for coverage in dict.fromkeys(str(task.coverage) for task in data):
+            paragraph(f"data: {coverage}")
         say(f"{counted(len(runs), 'run')} in {store_path(self.store)}; 'recombine runs list' shows more")
 
 

@@ -223,10 +223,12 @@ def reopened(path: Path, digest: str) -> LabelledImages:
     return opened
 
 
-def with_factors(images: Any, factors: Mapping[str, Any]) -> LabelledImages:
-    """Return images with their factors from arrays."""
+def with_factors(images: Any, factors: Any) -> LabelledImages:
+    """Return images with their factors from arrays, in a dictionary or a DataFrame."""
     array = np.asarray(images.detach().cpu() if isinstance(images, torch.Tensor) else images)
     check_images("images", array.shape, array.dtype)
+    if hasattr(factors, "columns"):  # a DataFrame
+        factors = {name: factors[name] for name in factors.columns}
     if not isinstance(factors, Mapping) or not 1 <= len(factors) <= MOST_FACTORS:
         raise InvalidValue("factors", factors, 'values by name, such as {"x": [0, 1, …], "shape": ["heart", …]}')
     check_names("factors", factors)

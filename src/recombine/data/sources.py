@@ -77,12 +77,57 @@ class Levels(NamedTuple):
     positions: np.ndarray
 
 
+class Coverage(NamedTuple):
+    """How many images each combination has, and how far values were moved to bins."""
+
+    combinations: int
+    present: int
+    """Number of combinations with images."""
+    fewest: int
+    """Smallest number of images of a combination that has any."""
+    median: float
+    most: int
+    moved: dict[str, float]
+    """Longest distance from a value to its bin, by factor."""
+
+    def __str__(self) -> str:
+        """Return a one-line summary."""
+        images = f"{self.fewest} to {self.most} each, median {self.median:g}"
+        moved = "".join(f"; {name} moved by at most {distance:.3g}" for name, distance in self.moved.items())
+        return f"{self.present} of {self.combinations} combinations have images ({images}){moved}"
+
+
 class Arrangement(NamedTuple):
-    """The grid spanned by the columns, and the row of each combination (−1 if there is none)."""
+    """The grid spanned by the columns, and the rows of each combination."""
 
     grid: FactorGrid
     levels: dict[str, tuple[Any, ...]]
-    row_of_point: np.ndarray
+    rows: np.ndarray
+    """All rows, in the order of their combinations."""
+    starts: np.ndarray
+    """Place in `rows` of each combination's first row, and at the end the number of rows."""
+    moved: dict[str, float]
+
+    @property
+    def counts(self) -> np.ndarray:
+        """Number of rows of each combination."""
+        return np.diff(self.starts)
+
+    @property
+    def coverage(self) -> Coverage:
+        """Numbers of images per combination."""
+        counts = self.counts[self.counts > 0]
+        ends = int(counts.min()), float(np.median(counts)), int(counts.max())
+        return Coverage(self.grid.size, len(counts), *ends, self.moved)
+
+    def rows_of(self, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return all rows of some combinations in ascending order, and the place of each row's one among `points`."""
+        counts = self.starts[points + 1] - self.starts[points]
+        owners = np.repeat(np.arange(len(points)), counts)
+        within = np.arange(len(owners)) - np.repeat(np.cumsum(counts) - counts, counts)
+        rows = self.rows[self.starts[points][owners] + within]
+        order = np.argsort(rows, kind="stable")  # rows that lie together in a file are read at once
+        return rows[order], owners[order]
 
 
 def column_of(field: str, values: Any, rows: int) -> np.ndarray:
@@ -105,11 +150,59 @@ def column_of(field: str, values: Any, rows: int) -> np.ndarray:
     return texts
 
 
+def parse_bins(bins: Mapping[str, Any] | str) -> dict[str, int | Factor]:
+    """Return the number of bins, or a factor with their values, by name in alphabetical order.
+
+    >>> bins = parse_bins("y=0:9,x=10")
+    >>> bins["x"], bins["y"].count
+    (10, 10)
+    """
+    given, parts = bins, []
+    if isinstance(given, str):
+        parts = [part.partition("=") for part in given.removeprefix("(").removesuffix(")").split(",") if part]
+        given = {name.strip(): value.strip() for name, _, value in parts if value.strip()}
+    if not isinstance(given, Mapping) or len(given) < len(parts):
+        raise InvalidValue("bins", bins, 'text such as "x=10,y=0:9" or a dictionary such as {"x": 10, "y": range(10)}')
+    found: dict[str, int | Factor] = {}
+    for name in sorted(given):
+        is_count = isinstance(given[name], int | np.integer) or str(given[name]).isdecimal()
+        found[name] = int(given[name]) if is_count else Factor.over(name, given[name])
+        if is_count and not 1 <= found[name] <= LARGEST_GRID:  # type: ignore[operator]
+            raise InvalidValue(f"bins.{name}", given[name], f"1 to {LARGEST_GRID} bins")
+    return found
+
+
+def bins_text(bins: Mapping[str, Any] | str) -> str:
+    """Return bins as text, in one way for equal bins.
+
+    >>> bins_text({"y": range(10), "x": 10})
+    'x=10,y=0:9:10'
+    """
+    return ",".join(f"{name}={own.text if isinstance(own, Factor) else own}" for name, own in parse_bins(bins).items())
+
+
+def binned(name: str, column: np.ndarray, to: int | Factor, period: float = np.inf) -> tuple[np.ndarray, float]:
+    """Return a column with every number moved to the nearest bin, and the longest distance; angles have a period."""
+    if column.dtype.kind == "U":
+        raise InvalidValue(f"bins.{name}", str(column[0]), "omitted, since the values of the factor are names")
+    low, high = float(column.min()), float(column.max())
+    if isinstance(to, Factor):
+        centers = to.values.numpy()
+    else:
+        centers = low + (high - low) * (np.arange(to) + 0.5) / to if high > low else np.array([low])
+    values = column
+    if np.isfinite(period):  # each angle within half a turn of the bins' middle
+        start = (centers[0] + centers[-1] - period) / 2
+        values = (column - start) % period + start
+    moved = centers[np.searchsorted((centers[:-1] + centers[1:]) / 2, values)]
+    return moved, float(np.abs(values - moved).max())
+
+
 def check_names(field: str, names: Iterable[str]) -> None:
     """Raise an error unless all names are valid and distinct."""
     names = list(names)
     for name in names:
-        if not name.isidentifier():
+        if not (isinstance(name, str) and name.isidentifier()):
             raise InvalidValue(field, name, "factor names made of letters, digits and underscores")
     if len(set(names)) < len(names):
         raise InvalidValue(field, names, "different names")
@@ -123,11 +216,12 @@ def factor_of(name: str, column: np.ndarray, form: Form = "number", turn: float 
     values, positions = np.unique(column, return_inverse=True)
     levels, count = tuple(values.tolist()), len(values)
     if is_text or form == "category":
-        return Levels(Factor(name, 0, count - 1, count, "category"), levels, positions)
+        return Levels(Factor(name, 0, count - 1, count, "category", labels=levels), levels, positions)
     gaps = np.diff(values)
     if count > 1 and gaps.min() <= ROUNDING * (values[-1] - values[0]):
         near = values[int(gaps.argmin()) :][:2].tolist()
-        raise InvalidValue(f"{field}.{name}", near, "values that differ by more than rounding, or a categorical factor")
+        allowed = f"values that differ by more than rounding, or a categorical factor, or binned (bins, e.g. {name}=10)"
+        raise InvalidValue(f"{field}.{name}", near, allowed)
     span = float(values[-1] - values[0])
     period: float | None = None
     if form == "angle":
@@ -141,8 +235,15 @@ def factor_of(name: str, column: np.ndarray, form: Form = "number", turn: float 
     return Levels(Factor.of(name, levels, form, period), levels, positions)
 
 
-def arranged(columns: Mapping[str, np.ndarray], forms: Mapping[str, Form], turn: float, field: str) -> Arrangement:
-    """Return the grid of the factors that vary, and the row of each combination."""
+def arranged(
+    columns: Mapping[str, np.ndarray], forms: Mapping[str, Form], turn: float, field: str, bins: str = "",
+    repeats: str | None = None,
+) -> Arrangement:  # fmt: skip
+    """Return the grid of the factors that vary, and the rows of each combination."""
+    columns, moved = dict(columns), dict[str, float]()
+    for name, to in parse_bins(bins).items():
+        period = turn if forms.get(name) == "angle" else np.inf
+        columns[name], moved[name] = binned(name, columns[name], to, period)
     every = [factor_of(name, column, forms.get(name, "number"), turn, field) for name, column in columns.items()]
     varying = [level for level in every if level.factor.count > 1]
     if not varying:
@@ -151,18 +252,22 @@ def arranged(columns: Mapping[str, np.ndarray], forms: Mapping[str, Form], turn:
     combinations = int(np.prod(np.array(shape, dtype=np.float64)))
     if combinations > LARGEST_GRID:
         counts = ", ".join(f"{level.factor.name} {level.factor.count}" for level in varying)
-        raise InvalidValue(field, counts, f"factors with at most {LARGEST_GRID} combinations in total")
+        allowed = f"factors with at most {LARGEST_GRID} combinations in total; bins, e.g. x=10, merges values"
+        raise InvalidValue(field, counts, allowed)
     flat = np.ravel_multi_index(tuple(level.positions for level in varying), shape)
     order = np.argsort(flat, kind="stable")
     repeated = np.flatnonzero(np.diff(flat[order]) == 0)
-    if len(repeated):
+    if len(repeated) and repeats is None:
         one, other = (int(row) for row in order[repeated[0] : repeated[0] + 2])
         named = ", ".join(f"{level.factor.name}={level.values[level.positions[one]]}" for level in varying)
-        raise InvalidValue(field, named, f"data without repeated combinations (see rows {one} and {other})")
-    row_of_point = np.full(combinations, -1, dtype=np.int64)
-    row_of_point[flat] = np.arange(len(flat))
+        allowed = f"data without repeated combinations (see rows {one} and {other}), unless repeats is mean or keep"
+        raise InvalidValue(field, named, allowed)
+    starts = np.zeros(combinations + 1, dtype=np.int64)
+    np.cumsum(np.bincount(flat, minlength=combinations), out=starts[1:])
     return Arrangement(
         FactorGrid(tuple(level.factor for level in varying)),
         {level.factor.name: level.values for level in varying},
-        row_of_point,
+        order,
+        starts,
+        moved,
     )

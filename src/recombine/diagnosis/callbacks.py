@@ -18,7 +18,7 @@ from recombine.diagnosis.diagnosing import diagnose, selected
 from recombine.diagnosis.result import Diagnosis
 from recombine.diagnosis.running import unwrapped
 from recombine.errors import InvalidValue, RecombineError
-from recombine.factors import FactorGrid
+from recombine.factors import Grid
 from recombine.metrics.registry import STAGE_METRICS
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ class DiagnosisCallback:
     """
 
     def __init__(
-        self, grid: FactorGrid | str | None = None, *, every: int = 1, metrics: Sequence[str] | None = None,
+        self, grid: Grid | None = None, *, every: int = 1, metrics: Sequence[str] | None = None,
         log: Callable[[dict[str, float], int], object] | None = None, prefix: str = "diagnosis/", **settings: Any,
     ) -> None:  # fmt: skip
         if every < 1:
@@ -89,7 +89,8 @@ class DiagnosisCallback:
         self.names = list(USUAL if self.required is None else self.required)
         selected(self.names, settings.get("thorough", False))  # fail now rather than after hours of training
         inspect.signature(diagnose).bind(None, grid, metrics=self.names, **settings)
-        self.grid, self.log, self.prefix, self.settings = grid, log, prefix, settings
+        self.grid, self.log, self.prefix = grid, log, prefix
+        self.settings = {"progress": False, **settings}  # the loop around it may have a bar of its own
         self.calls = 0
         self.measured: list[tuple[int, Diagnosis]] = []
         """The step and the requested variables for each measurement."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any, Literal
 
@@ -13,17 +13,20 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from recombine.console import late_bar
+from recombine.diagnosis.calling import Method
 from recombine.diagnosis.result import OUTPUT_SCORES, Diagnosis, reserved_names
 from recombine.diagnosis.running import MIXED, ROWS_AT_ONCE, Geometry, Runner, exact_geometry, running
-from recombine.diagnosis.subject import Subject, TargetFunction, Trained
+from recombine.diagnosis.subject import Encode, Subject, TargetFunction, Trained
 from recombine.encodings import Encoding
 from recombine.errors import InvalidValue, listed
-from recombine.factors import FactorGrid
+from recombine.factors import FactorGrid, Grid
 from recombine.holdouts import Holdout, HoldoutSummary
 from recombine.metrics import (
     averaged_prediction,
     gram_matrix,
     kernel_agreement,
+    nearest_points,
     squared_error,
     superposition_scores,
     volume_element,
@@ -50,7 +53,7 @@ from recombine.metrics.sampling import (
     ratio_estimate,
     repeated_estimate,
 )
-from recombine.metrics.stages import INPUT, MEMORY, Encode, chunks, neighbour_metric
+from recombine.metrics.stages import INPUT, MEMORY, chunks, neighbour_metric
 from recombine.tasks import ArrayTask
 
 GEOMETRIES = ("auto", "exact", "differences")
@@ -60,20 +63,26 @@ PERMUTATIONS = 499
 
 def diagnose(
     module: nn.Module | Trained,
-    grid: FactorGrid | str | None = None,
+    grid: Grid | None = None,
     *,
     data: ArrayTask | str | os.PathLike[str] | None = None,
+    bins: Mapping[str, Any] | str | None = None,
+    repeats: Literal["mean", "keep"] | None = None,
     encode: Encode | Encoding | str | None = None,
     holdout: Holdout | Tensor | np.ndarray | str | None = None,
     stages: Sequence[str] | None = None,
     targets: Tensor | np.ndarray | TargetFunction | None = None,
     background: float | None = None,
+    output: str | int | None = None,
+    call: Method | None = None,
+    kwargs: Mapping[str, Any] | None = None,
     memory: int = MEMORY,
     geometry: Literal["auto", "exact", "differences"] = "auto",
     thorough: bool | Sequence[str] = False,
     points: int | None = None,
     seed: int = 0,
     metrics: Sequence[str] | None = None,
+    progress: bool = True,
 ) -> Diagnosis:
     """Measure a module over a factor grid.
 
@@ -83,14 +92,20 @@ def diagnose(
         A module that maps a batch of encoded factor values to a batch of outputs, or a finished run or its checkpoint
         (`ModelConfig.from_pretrained(folder)`), whose spec supplies all arguments from `grid` to `background`.
     grid
-        Factors and their values, or a string such as `x=0:27,y=0:27`.
+        Factors and their values: a string such as `x=0:27,y=0:27`, or values by name, such as `{"x": range(28)}`.
     data
         Images with their factors, as a file or an `ArrayTask`; replaces `grid`, `targets` and `background`. The
         encoding and hold-out of an `ArrayTask` are the defaults for `encode` and `holdout`.
+    bins
+        How to bin the factors of a file, such as `{"x": 10}` (docs/data.md).
+    repeats
+        Whether a file may have several images of a combination; outputs are compared with their mean.
     encode
-        An encoding, its name, or a function from `(point, factor)` values to inputs. Default: raw factor values.
+        An encoding, its name, or a function from `(point, factor)` values to inputs, which may use NumPy instead of
+        torch. Default: raw factor values, also called `raw`.
     holdout
-        Combinations held out of training: a hold-out, its name, or a boolean mask over the grid.
+        Combinations held out of training: a hold-out, its name, conditions such as `x>=8,y>=8`, or a boolean mask over
+        the grid.
     stages
         Paths of submodules or patterns (`*` matches within a level, `**` across levels). Default: the submodules in the
         order in which they run, with wrappers replaced by their children.
@@ -99,6 +114,13 @@ def diagnose(
         of `(point, factor)` values. For a sampled grid, only the required rows are read.
     background
         Value of every channel in an empty output. Default: 0.
+    output
+        Which returned tensor is the output: a key, an index or an attribute, or several joined by dots, such as
+        `sample` or `1.mean`. Default: the first floating-point tensor with one row per input row.
+    call
+        The method to call, such as `decode`, or a function of the module and its inputs. Default: `forward`.
+    kwargs
+        Other arguments of the method, such as `{"timestep": 0}`.
     memory
         Memory budget in bytes.
     geometry
@@ -115,6 +137,8 @@ def diagnose(
         Seed for sampling large grids.
     metrics
         Variables to compute, e.g. `["ood_error", "factorization_mean"]`. Default: all except expensive ones.
+    progress
+        Whether to show progress on a terminal or in a notebook if the measurement takes more than a few seconds.
 
     Returns
     -------
@@ -137,27 +161,42 @@ def diagnose(
     if geometry not in GEOMETRIES:
         raise InvalidValue("geometry", geometry, f"one of {listed(GEOMETRIES)}")
     subject = Subject.of(
-        module, grid, data=data, encode=encode, holdout=holdout, targets=targets, background=background
-    )
-    if reserved := reserved_names() & {*subject.grid.names}:
-        raise InvalidValue("grid", min(reserved), f"factors not named {listed(sorted(reserved_names()))}")
-    plan = plan_of(subject.grid, subject.held_out, points, seed, subject.present)
+        module, grid, data=data, bins=bins, repeats=repeats, encode=encode, holdout=holdout, targets=targets,
+        background=background, output=output, call=call, kwargs=kwargs,
+    )  # fmt: skip
+    named_grid, renamed = _dimensions(subject.grid)
+    plan = plan_of(named_grid, subject.held_out, points, seed, subject.present)
     selection = selected(metrics, [thorough] if isinstance(thorough, str) else thorough)
     named = [stages] if isinstance(stages, str) else stages
-    with running(subject, plan.parts[0].grid, named, memory) as runner:
+    with (
+        running(subject, plan.parts[0].grid, named, memory) as runner,
+        late_bar(1 + len(plan.parts) * (len(runner.stages.names) + 2), shown=progress) as begin,
+    ):
         if plan.points is not None and runner.rows.how == "whole":
             required = f"a whole grid without gaps: {MIXED}"
             raise InvalidValue("points" if plan.present is None else "data", len(plan.points), required)
+        begin("metric tensor")
         computed = _geometry(geometry, runner, plan.parts, selection)
         tensors: Sequence[dict[str, Tensor] | None] = computed.metrics or [None] * len(plan.parts)
-        measured = [_measured(runner, part, exact, selection) for part, exact in zip(plan.parts, tensors, strict=True)]
+        measured = [
+            _measured(runner, part, exact, selection, begin) for part, exact in zip(plan.parts, tensors, strict=True)
+        ]
         profiles, scores_of_parts = zip(*measured, strict=True)
         profile, standard_errors = averaged_profile(plan, profiles, selection.stage_metrics)
         scores = _averaged_scores(scores_of_parts) | standard_errors | _sampled_errors(runner, plan)
-    notes = [*plan.notes, *runner.rows.notes, *runner.stages.notes, *computed.notes]
+    notes = [*subject.notes, *renamed, *plan.notes, *runner.rows.notes, *runner.stages.notes, *computed.notes]
     if "kernel_p" in scores and len(plan.parts) > 1:
         notes.append("kernel_p is that of the first sub-grid with held-out points, not a mean")
     return _dataset(subject, plan, profile, scores, computed, notes)
+
+
+def _dimensions(grid: FactorGrid) -> tuple[FactorGrid, list[str]]:
+    """Return the grid, with a prefix for factors named like a variable or dimension of the result, and notes."""
+    taken = sorted(reserved_names() & {*grid.names})
+    names = {name: f"factor_{name}" for name in taken}
+    factors = tuple(replace(factor, name=names.get(factor.name, factor.name)) for factor in grid.factors)
+    notes = [f"the factor {name} is called {names[name]}, since the result has a {name} of its own" for name in taken]
+    return (replace(grid, factors=factors) if taken else grid), notes
 
 
 @dataclass(frozen=True)
@@ -211,7 +250,7 @@ def _geometry(setting: str, runner: Runner, parts: Sequence[Part], selection: Se
 
 
 def _measured(
-    runner: Runner, part: Part, exact: dict[str, Tensor] | None, selection: Selection
+    runner: Runner, part: Part, exact: dict[str, Tensor] | None, selection: Selection, begin: Callable[[str], None]
 ) -> tuple[StageProfile, dict[str, Any]]:
     """Return the stage metrics and output scores on one sub-grid."""
     subject, points = runner.subject, runner.values(part.grid.points)
@@ -230,6 +269,7 @@ def _measured(
     def checked() -> Iterator[Stage]:
         nonlocal outputs
         for stage in stages:
+            begin(stage.name)
             if not stage.features.shape[-1] or not bool(torch.isfinite(stage.features).all()):
                 field, value = ("encode", subject.encoding) if stage.name == INPUT else ("module", stage.name)
                 raise InvalidValue(field, value, "finite numbers, at least one, at every grid point")
@@ -262,6 +302,17 @@ def _errors(outputs: Tensor, targets: Tensor, part: Part) -> dict[str, Any]:
     for region, points_in in regions.items():
         scores[f"{region}_error"] = ((), error[points_in].mean().item())
         scores[f"{region}_over_mean"] = ((), (error[points_in].mean() / constant[points_in].mean()).item())
+    return scores | _accuracies(outputs.cpu(), truth, part.grid.indices, mask)
+
+
+def _accuracies(outputs: Tensor, targets: Tensor, positions: Tensor, held_out: Tensor) -> dict[str, Any]:
+    """Return the fractions of outputs whose nearest target, among all of these, has their own values of the factors."""
+    nearest = nearest_points(outputs.flatten(1), targets.flatten(1))
+    right, scores = positions[nearest] == positions, dict[str, Any]()
+    for region, here in (("id", ~held_out), ("ood", held_out)):
+        if bool(here.any()):
+            scores[f"{region}_accuracy"] = ((), right[here].all(dim=1).double().mean().item())
+            scores[f"{region}_factor_accuracy"] = ("factor", right[here].double().mean(dim=0).tolist())
     return scores
 
 
@@ -322,11 +373,15 @@ def _sampled_errors(runner: Runner, plan: Plan) -> dict[str, Any]:
     sums = (subject.target_rows(indices).cpu().double().flatten(1).sum(dim=0) for indices in chunks(kept, ROWS_AT_ONCE))
     mean = reduce(torch.add, sums) / len(kept)
     errors, constants = [], []
+    compared = _compared(drawn, mean.numel(), runner.memory)
+    images: list[tuple[Tensor, Tensor]] = []
     for indices in chunks(drawn, ROWS_AT_ONCE):
         codes = runner.stages.encode(runner.values(subject.grid.rows(indices)))
         outputs, truth = runner.outputs(codes).cpu().double(), subject.target_rows(indices).cpu().double().flatten(1)
         errors.append(squared_error(outputs, _shaped(truth, outputs)))
         constants.append(squared_error(mean.expand_as(truth), truth))
+        chosen = torch.isin(indices, drawn[compared])
+        images.append((outputs[chosen].float(), truth[chosen].float()))
     error, constant = torch.cat(errors), torch.cat(constants)
     scores: dict[str, Any] = {}
     population = ~subject.held_out if plan.present is None else plan.present & ~subject.held_out
@@ -336,7 +391,15 @@ def _sampled_errors(runner: Runner, plan: Plan) -> dict[str, Any]:
             ratio = ratio_estimate(error[here], constant[here], count)
             _add_estimate(scores, f"{region}_error", mean_estimate(error[here], count), with_error=is_sample)
             _add_estimate(scores, f"{region}_over_mean", ratio, with_error=is_sample)
-    return scores
+    pairs = [torch.cat(parts) for parts in zip(*images, strict=True)]
+    positions = subject.grid.positions(drawn[compared])
+    return scores | _accuracies(pairs[0], pairs[1], positions, is_held_out[compared])
+
+
+def _compared(drawn: Tensor, pixels: int, memory: int) -> Tensor:
+    """Return which of the drawn points to compare with each other, evenly spaced if not all fit into memory."""
+    fitting = max(2, memory // (4 * torch.float32.itemsize * pixels))
+    return torch.linspace(0, len(drawn) - 1, min(len(drawn), fitting)).round().long().unique()
 
 
 def _add_estimate(

@@ -13,17 +13,17 @@ from typing import Any, Self
 import numpy as np
 import xarray
 
+from recombine.diagnosis.outcome import FAILS, MOST, PARTING, PARTLY, RULE, outcome, parting_stage
 from recombine.metrics.registry import STAGE_METRICS
 from recombine.metrics.sampling import SUFFIX
 from recombine.metrics.stages import metric_method
 from recombine.version import PAPERS
 
 OUTPUT_SCORES = (
-    "id_error", "ood_error", "id_over_mean", "ood_over_mean", "kernel_agreement", "kernel_p", "superposition",
+    "id_error", "ood_error", "id_over_mean", "ood_over_mean", "id_accuracy", "ood_accuracy", "id_factor_accuracy",
+    "ood_factor_accuracy", "kernel_agreement", "kernel_p", "superposition",
 )  # fmt: skip
 """Output scores shown in the summary."""
-FAILING = 0.5
-"""Outputs count as wrong if their error is at least this multiple of the error of predicting the mean kept target."""
 MARKER_AUROC = "marker_auroc.json"
 """Name of the file with AUROCs and advice within a paper's package."""
 RECORD = "telling"
@@ -127,27 +127,49 @@ class Diagnosis(xarray.Dataset):
     @property
     def advice(self) -> list[str]:
         """Remedies that made networks compose on the paper's task, if this module fits but does not compose."""
-        remedies, (kept, held_out) = self.marker_auroc.get("advice", []), self._errors_over_mean
-        if not remedies or not kept < FAILING <= held_out:
+        remedies = self.marker_auroc.get("advice", [])
+        if not remedies or self.outcome not in (PARTLY, FAILS):
             return []
-        error = f"{held_out:.2g} times that of the mean kept target"
-        return [f"advice: the module fits the kept targets, but its held-out error is {error}; try:", *remedies]
+        kept, right = float(self["id_accuracy"]), float(self["ood_accuracy"])
+        if right >= MOST * kept:
+            return ["advice: held-out outputs are right as often as kept ones, but less exact; try training for longer"]
+        first = f"advice: {kept:.0%} of kept but only {right:.0%} of held-out outputs are right; try"
+        return [f"{first} (with your own --data or task, --decoder and --holdout):", *remedies]
 
     @property
     def outcome(self) -> str:
-        """Whether the module generalizes to held-out combinations, in words; empty without targets or a hold-out."""
-        kept, held_out = self._errors_over_mean
-        if np.isnan(kept + held_out):
-            return ""
-        if not kept < FAILING:
-            return f"not learnt: the error on kept targets is {kept:.2g} times that of their mean"
-        return "does not compose" if held_out >= FAILING else f"composes: held-out error {held_out:.2g} of the mean's"
+        """Whether the module generalizes to held-out combinations (see `diagnosis.outcome`); empty if not measured."""
+        return outcome({name: float(self[name]) for name in OUTPUT_SCORES if name in self and not self[name].dims})
 
     @property
-    def _errors_over_mean(self) -> tuple[float, float]:
-        """Errors on kept and held-out targets, relative to those of the mean kept target."""
-        kept, held_out = (float(self[own]) if own in self else np.nan for own in ("id_over_mean", "ood_over_mean"))
-        return kept, held_out
+    def breaks_at(self) -> str | None:
+        """The first stage at which held-out points part from kept ones by more than in networks that compose."""
+        found = parting_stage(self["stage"].values, self["step_change"].values) if "step_change" in self else None
+        return None if found is None else found[0]
+
+    def _outcome_lines(self) -> list[str]:
+        """Return the outcome with its numbers and rule, and the stage at which held-out points part from kept ones."""
+        lines = []
+        if self.outcome:
+            kept_right, right = (float(self[name]) for name in ("id_accuracy", "ood_accuracy"))
+            by_factor = self["ood_factor_accuracy"].to_series()
+            factors = ", ".join(f"{name} {share:.0%}" for name, share in by_factor.items())
+            kept, held_out = (float(self[name]) for name in ("id_over_mean", "ood_over_mean"))
+            times = f", {held_out / kept:.2g} times as large" if kept > 0 else ""
+            lines += [
+                f"outcome: {self.outcome}: {kept_right:.1%} of kept and {right:.1%} of held-out outputs are right "
+                f"({factors}); errors are {kept:.2g} and {held_out:.2g} of the mean target's{times}", RULE,
+            ]  # fmt: skip
+        if "step_change" in self:
+            changes, most = self["step_change"].values, f"at most {PARTING:g} in networks that compose"
+            found = parting_stage(self["stage"].values, changes)
+            if found is None:
+                lines.append(f"where: no stage stands out (largest step change {np.nanmax([0, *changes]):.2g}, {most})")
+            else:
+                stage, change = found
+                parting = f"from stage {stage} on, held-out points part from kept ones"
+                lines.append(f"where: {parting} (step change {change:.2g}, {most})")
+        return lines
 
     def summary_table(self) -> dict[str, list[str]]:
         """Return the cells of the summary by column: one per stage, plus one for the AUROC if any is shown."""
@@ -166,7 +188,7 @@ class Diagnosis(xarray.Dataset):
 
     def summary_lines(self) -> list[str]:
         """Return the lines below the table: output scores, hold-out, method, outcome, AUROCs, advice, and notes."""
-        lines, record = [], self.marker_auroc
+        lines, record = self._outcome_lines(), self.marker_auroc  # the answer first
         for name in OUTPUT_SCORES:
             if name in self:
                 for case, text in zip(self._cases(name), self._cells(name, ".3g", ".2g"), strict=True):
@@ -175,7 +197,6 @@ class Diagnosis(xarray.Dataset):
         lines += [f"hold-out: {self.attrs['holdout']}"] if "holdout" in self.attrs else []
         method = metric_method(self.attrs)
         lines += [f"metric: {method}"] if method else []
-        lines += [f"outcome: {self.outcome}"] if self.outcome else []
         shown = any(_auroc(record, name) for name in record.get("numbers", {}))
         lines += [AUROC_MEANING, f"AUROCs come from {record['networks']}"] if shown else []
         return [*lines, *self.advice, *(f"note: {note}" for note in self.notes)]

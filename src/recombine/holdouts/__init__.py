@@ -8,7 +8,9 @@ A hold-out defines a boolean mask over the factor grid, True where held out. Con
   combination of the named factors is held out at every value of the others;
 - a real-valued combination is held out if the nearest grid point is;
 - bounds not given are computed from the grid's size and stored in the spec;
-- every value of every factor must stay in training, unless the task sets `allow_unseen`.
+- `where` holds out by value instead (`x>=8,shape==heart`);
+- every value of every factor must stay in training, unless the task sets `allow_unseen`;
+- a hold-out other than `none` must hold out at least one combination.
 
 Known answer: the default centred box holds out 17 × 17 = 289 of 28 × 28 = 784 combinations and keeps 495.
 """
@@ -16,3 +18,4 @@ Known answer: the default centred box holds out 17 × 17 = 289 of 28 × 28 = 784
 from recombine.holdouts.base import HOLDOUTS, AnyHoldout, Holdout, HoldoutSummary, Pattern, SomeFactors
 from recombine.holdouts.points import Mask, Scattered
 from recombine.holdouts.shapes import Center, Corner, Cross, Diagonal, Ell, LShaped, Nothing, Orthogonal
+from recombine.holdouts.where import Where

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from abc import abstractmethod
+from collections.abc import Sequence
 from typing import Annotated, Any, Self
 
 import torch
@@ -11,7 +13,7 @@ from pydantic import BeforeValidator, SerializeAsAny
 from torch import Tensor
 
 from recombine.errors import InvalidValue, listed
-from recombine.factors import FactorGrid
+from recombine.factors import Factor, FactorGrid
 from recombine.records import ADDED, Frozen, Registry, Variant
 
 CENTER_FRACTION = 17 / 28
@@ -21,13 +23,13 @@ MOST_NAMED = 3
 
 
 class HoldoutSummary(Frozen):
-    """Numbers of combinations kept and held out, and the factor values that are never seen.
+    """Combinations kept and held out, and the factor values that are never seen.
 
     Examples
     --------
     >>> import recombine as rc
     >>> print(rc.BumpTask(size=8, holdout="center:2:5").holdout_summary)
-    48 combinations kept, 16 held out; every value is seen
+    48 combinations kept, 16 held out (x 2–5, y 2–5); every value is seen
     """
 
     kept: int
@@ -38,6 +40,8 @@ class HoldoutSummary(Frozen):
     """Factor values that occur in no kept combination, such as `x=3`."""
     absent: int = 0
     """Number of combinations without an example, which are neither kept nor held out."""
+    where: str = ""
+    """Held-out values, such as `x 2–5, y 2–5`; of other shapes than boxes, the first combinations."""
 
     @classmethod
     def of(cls, mask: Bool[Tensor, " ..."], grid: FactorGrid, present: Bool[Tensor, " point"] | None = None) -> Self:
@@ -48,16 +52,58 @@ class HoldoutSummary(Frozen):
         held_out, kept, unseen = mask & available, (~mask & available).reshape(grid.shape), list[str]()
         for axis, factor in enumerate(grid.factors):
             seen = kept.movedim(axis, 0).flatten(1).any(dim=1) if kept.ndim > 1 else kept
-            unseen += [f"{factor.name}={factor.values[i].item():g}" for i in torch.nonzero(~seen).flatten().tolist()]
-        absent = grid.size - int(available.sum())
-        return cls(kept=int(kept.sum()), held_out=int(held_out.sum()), unseen=tuple(unseen), absent=absent)
+            unseen += [f"{factor.name}={factor.label(k)}" for k in torch.nonzero(~seen).flatten().tolist()]
+        absent, where = grid.size - int(available.sum()), _where(held_out, available, grid)
+        return cls(kept=int(kept.sum()), held_out=int(held_out.sum()), unseen=tuple(unseen), absent=absent, where=where)
 
     def __str__(self) -> str:
         """Return a one-line summary."""
-        more = f" and {len(self.unseen) - MOST_NAMED} more" if len(self.unseen) > MOST_NAMED else ""
-        unseen = f"never seen: {listed(self.unseen[:MOST_NAMED])}{more}" if self.unseen else "every value is seen"
-        absent = f", {self.absent} absent" if self.absent else ""
-        return f"{self.kept} combinations kept, {self.held_out} held out{absent}; {unseen}"
+        unseen = f"never seen: {_first(self.unseen, len(self.unseen))}" if self.unseen else "every value is seen"
+        absent, where = f", {self.absent} absent" if self.absent else "", f" ({self.where})" if self.where else ""
+        return f"{self.kept} combinations kept, {self.held_out} held out{where}{absent}; {unseen}"
+
+
+def _first(names: Sequence[str], count: int) -> str:
+    """Return the first of `count` names, and how many more there are."""
+    more = f" and {count - MOST_NAMED} more" if count > MOST_NAMED else ""
+    return f"{listed(names[:MOST_NAMED])}{more}"
+
+
+def _where(held_out: Tensor, available: Tensor, grid: FactorGrid) -> str:
+    """Return the held-out values: those of each factor if the shape is a box, else the first combinations."""
+    held, present = held_out.reshape(grid.shape), available.reshape(grid.shape)
+    if not bool(held.any()):
+        return ""
+    bound = []  # factors on whose value it depends whether a combination is held out
+    for axis, factor in enumerate(grid.factors):
+        is_free = (held | ~present).all(dim=axis, keepdim=True) | ~held.any(dim=axis, keepdim=True)
+        if bool(is_free.all()):
+            held, present = (part.any(dim=axis, keepdim=True) for part in (held, present))
+        else:
+            bound.append((axis, factor))
+    sides = [held.movedim(axis, 0).reshape(held.shape[axis], -1).any(dim=1) for axis, _ in bound]
+    box = present
+    for (axis, _), side in zip(bound, sides, strict=True):
+        box = box & side.reshape([-1 if k == axis else 1 for k in range(held.ndim)])
+    if torch.equal(box, held):
+        return ", ".join(_side(factor, side) for (_, factor), side in zip(bound, sides, strict=True))
+    points = torch.nonzero(held)
+    shown = [
+        " ".join(f"{own.name}={own.label(row[axis])}" for axis, own in bound) for row in points[:MOST_NAMED].tolist()
+    ]
+    return _first(shown, len(points))
+
+
+def _side(factor: Factor, held: Bool[Tensor, " value"]) -> str:
+    """Return the held-out values of a factor, such as `x 2–5`, `shape heart` or `x {0–5, 7–11}`."""
+    runs: list[list[int]] = []
+    for place in torch.nonzero(held).flatten().tolist():
+        if runs and place == runs[-1][-1] + 1 and factor.form != "category":
+            runs[-1].append(place)
+        else:
+            runs.append([place])
+    texts = ["–".join(dict.fromkeys((factor.label(run[0]), factor.label(run[-1])))) for run in runs]
+    return f"{factor.name} {texts[0]}" if len(texts) == 1 else f"{factor.name} {{{_first(texts, len(texts))}}}"
 
 
 class Holdout(Variant):
@@ -81,7 +127,7 @@ class Holdout(Variant):
         return self
 
     def summary(self, grid: FactorGrid) -> HoldoutSummary:
-        """Return the numbers of combinations kept and held out, and the values that are never seen."""
+        """Return the combinations kept and held out, and the values that are never seen."""
         return HoldoutSummary.of(self.mask(grid), grid)
 
 
@@ -136,5 +182,14 @@ class Pattern(Holdout):
         return grid if self.factors is None else FactorGrid(tuple(grid.factors[axis] for axis in self._axes(grid)))
 
 
-HOLDOUTS: Registry[Holdout] = Registry("holdout", Holdout)
+class Holdouts(Registry[Holdout]):
+    """The registry of hold-outs, which also reads conditions such as `x>=8,y>=8`."""
+
+    def parse(self, value: Any) -> Holdout:
+        """Return an instance; text with a comparison in its first part is that of `where`."""
+        is_condition = isinstance(value, str) and re.search("[<>]|[=!]=", value.partition(":")[0])
+        return super().parse(f"where:{value}" if is_condition else value)
+
+
+HOLDOUTS = Holdouts("holdout", Holdout)
 AnyHoldout = Annotated[SerializeAsAny[Holdout], BeforeValidator(HOLDOUTS.parse)]

@@ -1,13 +1,14 @@
 """Metrics: functions from activations, images and metric tensors to numbers, without plotting or training."""
 
 # Stage metrics are registered in the order of these imports, which is also the order of columns in results.
-from recombine.metrics import geometry, probes, ranks, tuning, theory_metrics  # isort: skip
+from recombine.metrics import geometry, probes, ranks, tuning, theory_metrics, steps  # isort: skip
 from recombine.metrics.errors import (
     contrast,
     distance_inside,
     extreme_pixel,
     hits,
     interior,
+    nearest_points,
     nearest_values,
     peak_scores,
     separate_peaks,
@@ -28,6 +29,7 @@ from recombine.metrics.gram_matrices import (
 from recombine.metrics.probes import LinearProbe
 from recombine.metrics.ranks import effective_rank, matrix_effective_rank, schmidt_spectrum
 from recombine.metrics.stages import Reader, Tap, ensemble_reader, features, finite_difference_metric, metric_tensor
+from recombine.metrics.steps import step_change
 from recombine.metrics.superposition import (
     averaged_codes,
     averaged_prediction,

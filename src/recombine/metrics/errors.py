@@ -5,6 +5,7 @@ extreme pixel is within `TOLERANCE` pixels of the ground truth along both axes. 
 of a grey image; colour has no polarity, so in a colour image it is the pixel farthest from the background (`contrast`).
 Hits are meaningful only for bumps. For any renderer, `nearest_values` reads each factor's value off an output: the
 value of the nearest image among those that differ from the target only in that factor (the lowest if tied).
+`nearest_points` compares an output with all images instead, so that errors in several factors at once show as well.
 
 Depth inside a hold-out is the Chebyshev distance to the nearest kept point, in grid steps. There are no kept points
 beyond the grid's border, so a held-out corner is deepest at the grid's corner.
@@ -47,6 +48,9 @@ REACH = 2
 TIE = 1e-9
 """Each pixel is lowered by this much relative to the previous one, to break ties."""
 IMAGES_AT_ONCE = 2**14
+ROWS_AT_ONCE = 2**9
+SAME = 0.02
+"""Two targets look the same if their squared difference is at most this fraction of the targets' variance."""
 
 
 def squared_error(
@@ -121,6 +125,33 @@ def nearest_values(
         distance = lines(energy, 0, factor)[..., None, :] - 2 * products
         nearest.append(distance.argmin(dim=-1).movedim(lead + len(shape) - 1, lead + factor).flatten(lead))
     return torch.stack(nearest, dim=-1)
+
+
+def nearest_points(
+    outputs: Float[Tensor, "point pixel"],
+    targets: Float[Tensor, "other pixel"],
+    own: Int[Tensor, " point"] | None = None,
+) -> Int[Tensor, " point"]:
+    """Return the index of the target nearest to each output, or its own index if the nearest target looks the same.
+
+    Targets look the same if they differ by little (`SAME`) compared with how much all targets vary. `own` are the
+    indices of the outputs' own targets (default: output i belongs to target i).
+
+    >>> targets = torch.eye(4)
+    >>> nearest_points(0.1 * targets.roll(1, dims=0), targets).tolist()
+    [3, 0, 1, 2]
+    """
+    own = torch.arange(len(outputs), device=outputs.device) if own is None else own
+    center = targets.float().mean(dim=0)
+    truth = targets.float() - center  # centred, since products of large numbers would round away small distances
+    energy = truth.square().sum(dim=-1)
+    found = []
+    for part, mine in zip(outputs.split(ROWS_AT_ONCE), own.split(ROWS_AT_ONCE), strict=True):
+        # ‖output − target‖² without the output's own norm, which is the same for all targets
+        nearest = (energy - 2 * (part.float() - center) @ truth.T).argmin(dim=-1)
+        same = (truth[nearest] - truth[mine]).square().sum(dim=-1) <= SAME * energy.mean()
+        found.append(torch.where(same, mine, nearest))
+    return torch.cat(found) if found else own
 
 
 def distance_inside(held_out: Bool[Tensor, " point"], shape: tuple[int, ...]) -> Float[Tensor, " point"]:

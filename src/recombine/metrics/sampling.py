@@ -257,7 +257,7 @@ def gap_free_sub_grid(grid: FactorGrid, present: Bool[Tensor, " point"]) -> SubG
         gaps = gaps.index_select(axis, torch.nonzero(others).flatten())
     if any(len(steps) < min(FEWEST, count) for steps, count in zip(kept, grid.shape, strict=True)):
         given = f"{int(present.sum())} of {grid.size} combinations"
-        raise InvalidValue("data", given, "all combinations of at least two values of each factor")
+        raise InvalidValue("data", given, "all combinations of at least two values of each factor (bins merges values)")
     return SubGrid.of(grid, kept)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import zlib
+from functools import cached_property
 from itertools import count
 
 import torch
@@ -22,9 +23,13 @@ class Noise:
     """Random bits as a function of a seed and a step, each an integer tensor without axes."""
 
     def __init__(self, seed: Tensor, step: Tensor, purpose: str = "") -> None:
-        start = zlib.crc32(purpose.encode())
-        self.key = mixed(mixed(seed ^ start) ^ mixed(seed >> 32) + mixed(step))
+        self.seed, self.step, self.start = seed, step, zlib.crc32(purpose.encode())
         self.draws = count(1)
+
+    @cached_property
+    def key(self) -> Tensor:
+        """Hash of purpose, seed and step. Computed when first needed: most networks draw nothing, in every step."""
+        return mixed(mixed(self.seed ^ self.start) ^ mixed(self.seed >> 32) + mixed(self.step))
 
     def bits(self, number: int) -> Tensor:
         """That many integers below 2³², independent of all draws before."""

@@ -139,7 +139,7 @@ class ModelConfig:
         """The spec that was trained; if its task uses image files, these must be available."""
         from recombine.specs import RunSpec
 
-        return RunSpec(**RunSpec.from_stored(dict(self.fields["spec"])))
+        return RunSpec.from_json(json.dumps(self.fields["spec"]))
 
     @property
     def scores(self) -> dict[str, float]:

@@ -5,6 +5,9 @@ the data instead of a path, so a run's key changes with any pixel but does not d
 
 Images are not differentiable in the factors. No factor can be absent from an image, so isolated examples are averages
 over images that may be trained on (`tasks/base.py`). The blank output is the mean image.
+
+A combination with several images is shown as their mean. With `repeats="keep"`, training values have one more column,
+the row of an image in the data, so that every image is an example of its own; in isolated examples it is NaN.
 """
 
 from __future__ import annotations
@@ -14,19 +17,32 @@ from functools import cached_property
 from itertools import islice
 from typing import Annotated, Any, ClassVar, Literal, Self
 
+import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 from torch import Tensor
 
-from recombine.data import Arrangement, LabelledImages, arranged, open_images, with_factors
+from recombine.data import (
+    Arrangement,
+    Coverage,
+    LabelledImages,
+    arranged,
+    bins_text,
+    open_images,
+    parse_bins,
+    with_factors,
+)
 from recombine.encodings import AnyEncoding, Mixed
 from recombine.errors import InvalidValue, listed
 from recombine.factors import TURN, FactorGrid, Form
+from recombine.records import ADDED
 from recombine.tasks.base import TASKS, Task
 
 KEPT_MEANS = 2**26
 """Maximum size in bytes of the cache for mean images."""
+SUMMED = 2**16
+"""Pixels read at once for means of repeated combinations; larger parts, all of other sizes, would fragment memory."""
 
 
 @TASKS.register
@@ -41,7 +57,7 @@ class ArrayTask(Task):
     images
         `(row, y, x)`, or `(row, y, x, channel)` for colour: uint8, bool, or floats from 0 to 1.
     factors
-        For each factor, a list of numbers or strings with one value per image.
+        For each factor, a list of numbers or strings with one value per image; or a DataFrame.
 
     Examples
     --------
@@ -64,8 +80,13 @@ class ArrayTask(Task):
     """Factors to treat as angles."""
     turn: Annotated[float, Field(gt=0)] = TURN
     """Size of a full turn in the units of the angular factors: 360 for degrees, 6.283185 for radians."""
+    bins: Annotated[str, BeforeValidator(bins_text), ADDED] = ""
+    """Merge a factor's values into equal bins (x=10), or move them to the nearest given value (x=0:9, x=0:1:5)."""
+    repeats: Annotated[Literal["mean", "keep"] | None, ADDED] = None
+    """Average several images of a combination (mean), or train on each of them (keep). Default: refuse them."""
 
     position_factors: ClassVar[tuple[str, ...]] = ()
+    known_by_image: ClassVar[bool] = True
     optional_factors: ClassVar[tuple[str, ...] | None] = ()
     streamed: ClassVar[bool] = True
 
@@ -87,7 +108,13 @@ class ArrayTask(Task):
         """The grid that the factors span, and the image index of each point."""
         forms: dict[str, Form] = dict.fromkeys(self.categorical, "category")
         forms |= dict.fromkeys(self.angular, "angle")
-        return arranged(self.source.columns, forms, self.turn, self.source.factors_field)
+        field = self.source.factors_field
+        return arranged(self.source.columns, forms, self.turn, field, self.bins, self.repeats)
+
+    @property
+    def coverage(self) -> Coverage | None:
+        """Numbers of images per combination, and how far values were moved; None without `bins` and `repeats`."""
+        return self.arrangement.coverage if self.bins or self.repeats else None
 
     @property
     def levels(self) -> dict[str, tuple[Any, ...]]:
@@ -99,7 +126,7 @@ class ArrayTask(Task):
 
     @cached_property
     def present(self) -> Bool[Tensor, " point"]:
-        return torch.from_numpy(self.arrangement.row_of_point >= 0)
+        return torch.from_numpy(self.arrangement.counts > 0)
 
     @property
     def image_shape(self) -> tuple[int, ...]:
@@ -120,9 +147,9 @@ class ArrayTask(Task):
             means.append(count @ self.encoding.code(factor.values, factor).double() / count.sum())
         return torch.cat(means).float()
 
-    def rows(self, values: Float[Tensor, "row factor"]) -> Int[Tensor, " row"]:
-        """Return the image index for each row of factor values."""
-        self.check_columns(values)
+    def points(self, values: Float[Tensor, "row factor"]) -> Int[Tensor, " row"]:
+        """Return the index in the grid of each row of factor values; all must have images."""
+        super().check_columns(values)
         values = values.detach().cpu()
         points = self.grid.nearest(values)
         for k, (factor, nearest) in enumerate(
@@ -130,23 +157,66 @@ class ArrayTask(Task):
         ):
             if bool(((factor.position(values[:, k]) - nearest).abs() > 1e-6).any()):
                 raise InvalidValue("values", factor.name, "values in the data; images are not interpolated")
-        rows = torch.from_numpy(self.arrangement.row_of_point)[points]
-        if bool((rows < 0).any()):
-            missing = values[int((rows < 0).nonzero()[0])].tolist()
+        absent = ~self.present[points]
+        if bool(absent.any()):
+            missing = values[int(absent.nonzero()[0])].tolist()
             raise InvalidValue("values", missing, f"combinations of {listed(self.grid.names)} that occur in the data")
-        return rows
+        return points
 
     def render(self, values: Float[Tensor, "row factor"]) -> Float[Tensor, "row *channel y x"]:
-        return self.source.images(self.rows(values).numpy()).to(values.device)
+        self.check_columns(values)
+        if values.shape[1] > len(self.grid.factors):
+            return self.source.images(values[:, -1].long().cpu().numpy()).to(values.device)
+        rows, owners = self.arrangement.rows_of(self.points(values).numpy())
+        if len(rows) == len(values):
+            return self.source.images(rows[np.argsort(owners)]).to(values.device)
+        means, counts = torch.zeros(len(values), *self.image_shape), np.bincount(owners)
+        step = max(1, SUMMED // math.prod(self.image_shape))
+        for first in range(0, len(rows), step):  # in the rows' order, so that a mean has the same bits in any batch
+            part = slice(first, first + step)
+            means.index_add_(0, torch.from_numpy(owners[part]), self.source.images(rows[part]))
+        means /= torch.from_numpy(counts).reshape(-1, *[1] * len(self.image_shape))
+        return means.to(values.device)
 
     def images(self, values: Float[Tensor, "row factor"]) -> Float[Tensor, "row ..."]:
-        absent = torch.isnan(values).any(dim=1)
+        factors = values[:, : len(self.grid.factors)]
+        absent = torch.isnan(factors).any(dim=1)
         if not bool(absent.any()):
             return self.render(values)
         images = torch.empty(len(values), *self.image_shape)
         images[~absent] = self.render(values[~absent])
-        images[absent] = self._mean_images(values[absent])
+        images[absent] = self._mean_images(factors[absent])
         return images
+
+    def codes(self, values: Float[Tensor, "row factor"]) -> Float[Tensor, "row code"]:
+        self.check_columns(values)
+        return super().codes(values[:, : len(self.grid.factors)])
+
+    def check_columns(self, values: Float[Tensor, "row factor"]) -> None:
+        has_rows = self.repeats == "keep" and values.shape[1] > len(self.grid.factors)
+        super().check_columns(values[:, :-1] if has_rows else values)
+
+    @cached_property
+    def _usable_rows(self) -> tuple[Int[Tensor, " image"], Int[Tensor, " image"]]:
+        """The rows of all images that may be trained on, and their combinations."""
+        points = np.repeat(np.arange(self.grid.size), self.arrangement.counts)
+        usable = self.usable.numpy()[points]
+        return torch.from_numpy(self.arrangement.rows[usable]), torch.from_numpy(points[usable])
+
+    @property
+    def available(self) -> int:
+        return len(self._usable_rows[0]) if self.repeats == "keep" else super().available
+
+    def available_values(self, indices: Int[Tensor, " row"]) -> Float[Tensor, "row factor"]:
+        if self.repeats != "keep":
+            return super().available_values(indices)
+        rows, points = (own[indices] for own in self._usable_rows)
+        return torch.cat([self.grid.rows(points), rows[:, None].double()], dim=1)
+
+    def isolated_values(self) -> Float[Tensor, "row factor"]:
+        alone = super().isolated_values()
+        missing = alone.new_full((len(alone), int(self.repeats == "keep")), torch.nan)
+        return torch.cat([alone, missing], dim=1)
 
     def _mean_images(self, values: Float[Tensor, "row factor"]) -> Float[Tensor, "row ..."]:
         """Return mean images over absent factors; they are cached because each mean reads many images."""
@@ -164,10 +234,10 @@ class ArrayTask(Task):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        for field in ("categorical", "angular"):
-            for name in getattr(self, field):
-                if name not in self.source.columns:
-                    raise InvalidValue(field, name, f"factors of the data: {listed(self.source.columns)}")
+        given = {"categorical": self.categorical, "angular": self.angular, "bins": parse_bins(self.bins)}
+        for field, names in given.items():
+            if unknown := [name for name in names if name not in self.source.columns]:
+                raise InvalidValue(field, unknown[0], f"factors of the data: {listed(self.source.columns)}")
         if both := set(self.categorical) & set(self.angular):
             raise InvalidValue("angular", listed(sorted(both)), "factors that are not categorical")
         numbers = {name for name, column in self.source.columns.items() if column.dtype.kind == "f"}
@@ -175,4 +245,11 @@ class ArrayTask(Task):
         object.__setattr__(self, "angular", tuple(sorted(set(self.angular))))  # so that equal tasks are equal specs
         if self.centers == "real":
             raise InvalidValue("centers", self.centers, "integer, since images are not interpolated")
-        return super()._check()  # type: ignore[operator]  # a plain method once the class is created
+        scattered = [own.name for own in self.grid.factors if 2 * own.count > len(self.source)]
+        try:
+            return super()._check()  # type: ignore[operator]  # a plain method once the class is created
+        except InvalidValue as error:
+            if len(scattered) < 2 or error.field != "holdout":
+                raise
+            allowed = f"{error.allowed}. {listed(scattered)} have about as many values as there are images: use bins"
+            raise InvalidValue(error.field, error.value, allowed) from None

@@ -19,15 +19,15 @@ from itertools import combinations
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Never, Self
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from pydantic import BeforeValidator, Field, PrivateAttr, SerializeAsAny, model_validator
 from torch import Tensor
 
 from recombine.encodings import AnyEncoding, Bump, Encoding
 from recombine.errors import InvalidValue, listed
 from recombine.factors import Factor, FactorGrid
-from recombine.holdouts import AnyHoldout, Center, Holdout, HoldoutSummary, SomeFactors
-from recombine.records import ADDED, Registry, Variant
+from recombine.holdouts import AnyHoldout, Center, Holdout, HoldoutSummary, Nothing, SomeFactors
+from recombine.records import ADDED, OPENING, Registry, Variant
 from recombine.streams import stream
 from recombine.tasks.training_sets import AnyTrainingRule, Draws, Each
 
@@ -89,6 +89,8 @@ class Task(Variant):
 
     position_factors: ClassVar[tuple[str, ...]] = ("x", "y")
     """Factors that specify the column and row of the brightest (or darkest) pixel, if any."""
+    known_by_image: ClassVar[bool] = False
+    """Whether an output counts as right if the nearest image of the grid is its own, for tasks without positions."""
     optional_factors: ClassVar[tuple[str, ...] | None] = None
     """Factors that may be absent from an image; None means all. Isolated examples average over any other factor."""
     streamed: ClassVar[bool] = False
@@ -264,8 +266,8 @@ class Task(Variant):
         if self.centers == "real":
             combined = self._real_values(seed)
         else:
-            places = torch.nonzero(self.usable).flatten()
-            combined = self.grid.rows(places[self.training.choose(len(places), stream(seed, "training set"))])
+            chosen = self.training.choose(self.available, stream(seed, "training set"))
+            combined = self.available_values(chosen)
         if not self.isolated:
             return combined
         alone = self.isolated_values()
@@ -282,6 +284,15 @@ class Task(Variant):
     def usable(self) -> Bool[Tensor, " point"]:
         """Mask of grid points that may be trained on."""
         return self.present if self.region == "whole" else self.present & ~self.held_out
+
+    @property
+    def available(self) -> int:
+        """Number of examples that may be trained on, before any are drawn."""
+        return int(self.usable.sum())
+
+    def available_values(self, indices: Int[Tensor, " row"]) -> Float[Tensor, "row factor"]:
+        """Return the factor values of some of the examples that may be trained on."""
+        return self.grid.rows(torch.nonzero(self.usable).flatten()[indices])
 
     def _usable_by(self, axes: Sequence[int], part: tuple[slice, ...] = ()) -> Bool[Tensor, "value other"]:
         """Return which points (in a part of the grid) may be trained on, with a row per combination of some factors."""
@@ -302,6 +313,7 @@ class Task(Variant):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
+        is_new = self._given_holdout is None and not OPENING.get()
         if self._given_holdout is None:  # pydantic validates a task again inside a spec
             self._given_holdout, self._given_encoding = self.holdout, self.encoding
         object.__setattr__(self, "holdout", self.resolved_holdout())
@@ -310,9 +322,11 @@ class Task(Variant):
             some = ", ".join(unseen[:3]) + (", …" if len(unseen) > 3 else "")
             allowed = f"a mask that keeps every factor value in training (this removes {some}), or use allow_unseen"
             raise InvalidValue("holdout", str(self.holdout), allowed)
+        if is_new and not isinstance(self.holdout, Nothing) and not bool(self.held_out.any()):
+            raise InvalidValue("holdout", str(self.holdout), "none, or a hold-out with at least one combination")
         self._check_centers()
         self._check_isolated()
-        usable = int(self.usable.sum())
+        usable = self.available
         if usable == 0:
             raise InvalidValue("holdout", str(self.holdout), "a mask that keeps at least one combination")
         if self.training.count(usable) == 0 and not self.isolated:

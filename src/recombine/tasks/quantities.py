@@ -43,6 +43,8 @@ class Quantity:
     """End of the default range that is excluded."""
     form: Literal["number", "category", "angle"] = "number"
     period: float | None = None
+    labels: tuple[str, ...] = ()
+    """Names of a category's values."""
 
     def factor(self, count: int, *ends: float) -> Factor:
         """Return a factor with evenly spaced values, over the default range unless ends are given."""
@@ -57,7 +59,7 @@ class Quantity:
                 raise InvalidValue("factors", text, f"{self.name}=COUNT, for the first {self.most + 1:g} or fewer")
         for end in (low, high):
             self.check(end)
-        return Factor(self.name, low, high, count, form=self.form, period=self.period)
+        return Factor(self.name, low, high, count, self.form, None, self.period, self.labels[:count] or None)
 
     def check(self, value: float) -> float:
         """Return the value; raise an error if it cannot be drawn."""

@@ -81,7 +81,7 @@ class Scene(QuantityTask):
         middle = (self.size - 1 + (margin if suffix else -margin) * crowd) / 2
         small, usual = (max(SMALLEST, self.size * share) for share in (3 / 14, 1 / 4))
         return (
-            Quantity(f"shape{suffix}", 0, last, usual=0, least=0, most=last, form="category"),
+            Quantity(f"shape{suffix}", 0, last, 0, least=0, most=last, form="category", labels=self.sprite_shapes),
             Quantity(f"scale{suffix}", small, self.size / 3, usual, least=SMALLEST, most=self.size),
             Quantity(f"rotation{suffix}", 0, TURN, usual=0, open_end="high", form="angle", period=TURN),
             Quantity(f"x{suffix}", margin, self.size - 1 - margin, middle),

@@ -83,7 +83,7 @@ class Pick(TrainingRule):
 
     def choose(self, available: int, generator: torch.Generator) -> Int[Tensor, " row"]:
         if self.samples > available:
-            raise InvalidValue("training.samples", self.samples, f"at most {available}, the number of combinations")
+            raise InvalidValue("training.samples", self.samples, f"at most {available}, the number to choose from")
         return torch.randperm(available, generator=generator)[: self.samples]
 
 

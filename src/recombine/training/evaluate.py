@@ -1,5 +1,7 @@
 """Errors and hits of a trained member on the factor grid.
 
+A hit is an output that shows the right position or, for a user's images, one whose nearest image is its own.
+
 A grid of more than `EVALUATED` points is sampled, stratified by hold-out (`recombine.metrics.sampling`); scores then
 have standard errors. Points without an example are never evaluated. Examples that would not fit into memory are
 rendered in chunks.
@@ -7,13 +9,14 @@ rendered in chunks.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 
 import torch
 from torch import Tensor
 
 from recombine.errors import InvalidValue
-from recombine.metrics import contrast, extreme_pixel, hits, squared_error
+from recombine.metrics import contrast, extreme_pixel, hits, nearest_points, squared_error
 from recombine.metrics.sampling import Estimate, mean_estimate, ratio_estimate, stratified_sample
 from recombine.tasks import Task
 from recombine.training.devices import arithmetic
@@ -28,6 +31,8 @@ KEPT_BYTES = 2**28
 """Maximum size in bytes of a grid's examples stored on the device."""
 EVALUATED = 10**5
 """Maximum number of grid points to evaluate; larger grids are sampled."""
+COMPARED_POINTS, COMPARED_BYTES = 4096, 2**26
+"""Images of a task without positions are compared with this many others at most, and with no more than these bytes."""
 SAMPLE_SEED = 0
 """Sampling seed, fixed so that all members trained on a task are scored at the same points."""
 
@@ -48,8 +53,19 @@ class Evaluator:
         self.points = task.grid.points if self.sample is None else task.grid.rows(self.sample)
         bytes_needed = len(self.points) * (DistinctExamples(task, self.points).row_bytes + self.points[0].nbytes)
         self._kept = self._rendered(self.points, device) if bytes_needed <= KEPT_BYTES else None
+        self.compared, self.images = self._images()
         blank = task.blank.to(device)
         self.blank = torch.cat([squared_error(blank.expand_as(goal), goal) for _, goal, _ in self.chunks()]).cpu()
+
+    def _images(self) -> tuple[Tensor, Tensor | None]:
+        """Return the evaluated points whose images outputs are compared with, evenly spaced, and those images."""
+        if not self.task.known_by_image or self.task.direction != "decode":
+            return torch.empty(0, dtype=torch.long), None
+        fitting = COMPARED_BYTES // (torch.float32.itemsize * math.prod(self.task.image_shape))
+        count = max(1, min(len(self.points), COMPARED_POINTS, fitting))
+        chosen = torch.linspace(0, len(self.points) - 1, count).round().long().unique()
+        parts = [self.task.images(self.points[part]).float() for part in chosen.split(self.chunk)]
+        return chosen, torch.cat(parts).flatten(1).to(self.device)
 
     def _rendered(self, points: Tensor, device: torch.device) -> tuple[Tensor, ...]:
         return tuple(part.to(device) for part in (*self.task.examples(points), points))
@@ -69,7 +85,7 @@ class Evaluator:
         For a sampled grid, or one with missing combinations, `point` is the index of each point in the grid, and
         `weight` the number of points that it represents.
         """
-        errors, hit = [], []
+        errors, hit, first = [], [], 0
         with arithmetic("float32"):
             for inputs, targets, points in self.chunks():
                 outputs = forward(inputs)
@@ -77,7 +93,9 @@ class Evaluator:
                     raise InvalidValue("forward", outputs, f"a function with outputs of shape {tuple(targets.shape)}")
                 outputs = outputs.float()
                 errors.append(squared_error(outputs, targets))
-                hit.append(_hit(self.task, outputs, points))
+                of_places = self.images is None
+                hit.append(_hit(self.task, outputs, points) if of_places else self._is_nearest(outputs, first))
+                first += len(outputs)
         evaluation = {"error": torch.cat(errors).cpu(), "blank": self.blank, "hit": torch.cat(hit).cpu()}
         if self.sample is None:
             return {**evaluation, "held_out": held_out}
@@ -88,6 +106,15 @@ class Evaluator:
         regions = (held_out & present, inside), (~held_out & present, ~inside)
         held, kept = (whole.sum().double() / drawn.sum() for whole, drawn in regions)
         return {**evaluation, "held_out": inside, "point": self.sample, "weight": torch.where(inside, held, kept)}
+
+    def _is_nearest(self, outputs: Tensor, first: int) -> Tensor:
+        """Return whether each output is nearest to its own image, or NaN for points that are not compared."""
+        assert self.images is not None
+        own = ((self.compared >= first) & (self.compared < first + len(outputs))).nonzero().flatten()
+        rows, own = (self.compared[own] - first).to(outputs.device), own.to(outputs.device)
+        hit = torch.full((len(outputs),), torch.nan, device=outputs.device)
+        hit[rows] = (nearest_points(outputs[rows].flatten(1), self.images, own) == own).float()
+        return hit
 
 
 def samples(task: Task, points: int = EVALUATED) -> bool:
@@ -199,5 +226,6 @@ def _estimates(evaluation: Evaluation) -> dict[str, Estimate]:
         population = round(weight[region].sum().item())
         estimates[f"{name}_mse"] = mean_estimate(error, population)
         estimates[f"{name}_over_blank"] = ratio_estimate(error, blank, population)
-        estimates[f"{name}_accuracy"] = mean_estimate(hit, population)
+        # points whose images were not compared have no hit
+        estimates[f"{name}_accuracy"] = mean_estimate(hit[~hit.isnan()], population)
     return estimates
