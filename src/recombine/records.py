@@ -155,6 +155,11 @@ class Variant(Frozen):
         fields: dict[str, str] = {}
         for position, part in enumerate(text_pieces(parts)):
             name, equals, value = part.partition("=")
+            if not part:
+                kind = cls.kind_name()
+                raise InvalidValue(
+                    kind, ":".join([kind, *parts]), f"{kind}, or {kind}:FIELD=VALUE without empty fields"
+                )
             if not equals:
                 if position >= len(names):
                     fewer = f"at most {len(names)} values ({listed(names)})" if names else "left without values"
@@ -267,10 +272,7 @@ class Registry(dict[str, type[V]], Generic[V]):
         try:
             if isinstance(value, str):
                 name, *parts = value.split(":")
-                cls = self[name]
-                if "" in text_pieces(parts):
-                    raise InvalidValue(self.field, value, f"{name}, or {name}:FIELD=VALUE without empty fields")
-                return cls.from_text(parts)
+                return self[name].from_text(parts)
             if isinstance(value, Mapping) and all(isinstance(name, str) for name in (value.get("kind"), *value)):
                 cls = self[value["kind"]]
                 if (version := value.get("version", cls.version)) != cls.version:
