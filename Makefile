@@ -28,12 +28,13 @@ $(BIN)/python:
 # only where something is missing, as with another Python. All is compiled at once, since tests start hundreds of
 # processes, and by none of them: one whose disk is full would leave half a module.
 LOCKED := $(PIP) --no-compile --no-deps
+UNUSED := /(fontTools|jedi|mypyc?|networkx|pip|prompt_toolkit|setuptools|wcwidth)/
 $(STAMP): pyproject.toml constraints.txt requirements-dev.txt | $(BIN)/python
 	$(LOCKED) $$(grep ^torch== requirements-dev.txt) & \
 	$(LOCKED) $$(grep -v '^torch==\|^#' requirements-dev.txt) && wait $$!
 	$(PIP) --no-deps -e .
 	$(BIN)/python -m pip check > /dev/null || $(PIP) -c constraints.txt -e '.[dev]'
-	$(BIN)/python -m compileall -q -j 2 -x '/tests?/|torch/(testing|_inductor|onnx|ao)/|/jedi/' $(VENV)/lib || true
+	$(BIN)/python -m compileall -q -j 2 -x '/tests?/|torch/(testing|_inductor|onnx|ao)/|$(UNUSED)' $(VENV)/lib src || true
 	touch $(STAMP)
 
 lint: $(STAMP)

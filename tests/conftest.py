@@ -50,13 +50,17 @@ INTEGRATION = (
 """Files and folders of tests that start processes, draw figures, or train or differentiate for seconds."""
 
 
-LONGEST = ("smoke", "reproduction", "campaigns", "sweep", "store", "browser", "kernels", "page", "cli")
+LONGEST = (
+    "smoke", "campaigns", "frozen", "reproduction", "sweep", "training", "remedies", "store", "browser", "kernels",
+    "page", "cli",
+)  # fmt: skip
 """Folders whose tests begin first, so that no process works on them alone in the end."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark integration tests, which `make check` leaves out and `make test` runs; the longest begin."""
     items.sort(key=lambda item: _turn(item.path))
+    gc.freeze()  # modules and tests stay, so that no collection has to walk them
     for item in items:
         if _is_integration(item.path):
             item.add_marker(pytest.mark.integration)

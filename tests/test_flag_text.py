@@ -14,6 +14,7 @@ from recombine.encodings import ENCODINGS
 from recombine.errors import InvalidValue
 from recombine.holdouts import HOLDOUTS, Center, Mask
 from recombine.records import Registry, Variant
+from recombine.remedies import REMEDIES
 from recombine.tasks import TASKS, TRAINING_RULES, BumpTask
 
 REGISTRIES = {"encoding": ENCODINGS, "holdout": HOLDOUTS, "training": TRAINING_RULES, "decoder": DECODERS}
@@ -71,7 +72,7 @@ def parts(draw: st.DrawFn, registry: Registry[Any], kind: str) -> Variant:
 
 
 @pytest.mark.parametrize(("registry", "kind"), KINDS, ids=[f"{r.field}-{k}" for r, k in KINDS])
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_every_part_is_the_one_that_its_text_gives(registry, kind, data):
     part = data.draw(parts(registry, kind))
@@ -81,7 +82,7 @@ def test_every_part_is_the_one_that_its_text_gives(registry, kind, data):
     assert registry.parse(part.model_dump(mode="json")) == part
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_a_task_of_random_parts_too(data):
     encoding = data.draw(parts(ENCODINGS, data.draw(st.sampled_from(list(ENCODINGS)))))
@@ -115,6 +116,19 @@ def test_a_task_of_random_parts_too(data):
 def test_what_is_printed(registry, text, printed):
     assert str(registry.parse(text)) == printed
     assert registry.parse(printed) == registry.parse(text)
+
+
+@pytest.mark.parametrize(
+    ("registry", "text"),
+    [(DECODERS, "mlp:"), (DECODERS, "mlp::4"), (ENCODINGS, "bump:"), (ENCODINGS, "mixed:x=(bump:)"),
+     (HOLDOUTS, "center:6:"), (REMEDIES, "hessian:"), (TRAINING_RULES, "each:")],
+)  # fmt: skip
+def test_an_empty_field_is_refused_with_the_text_in_which_it_is(registry, text):
+    with pytest.raises(InvalidValue) as caught:
+        registry.parse(text)
+    assert caught.value.field.split(".")[0] == registry.field
+    assert "FIELD=VALUE" in caught.value.allowed
+    assert caught.value.value in text
 
 
 @pytest.mark.parametrize("text", ["center:low=", "center:low=1,,2", "center:low=one", "mask:points=0,1;;2,3", "mask:x"])

@@ -36,7 +36,8 @@ declare global {
     codes: Code[] | null, probes: (Range & { points: number[] }) | null, sizes: number[] | null, mean: number[] | null,
     held: Range, present: Range | null, truth: Numbers | null, background: number, image: [number, number, number],
     low: number, high: number, smooth: boolean[], labels?: string[] };
-  type PageData = { title: string, factors: Factor[], models: ModelData[], labels?: string[], version: string };
+  type PageData = { title: string, factors: Factor[], models: ModelData[], start: number[], labels?: string[],
+    version: string };
 
   // Data of the training panel, as `recombine.page.training` writes it.
   type Recipe = { steps: number, batch: number, lr: number, weight_decay: number, beta1: number, beta2: number,

@@ -9,6 +9,8 @@ MARK = "<!-- notebooks -->"
 FIRST = (
     "reproduce_a_figure",
     "diagnose_my_model",
+    "encoder_or_decoder",
+    "modules_of_other_libraries",
     "fix_my_model",
     "remedy_in_my_loop",
     "new_holdout",

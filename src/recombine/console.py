@@ -5,14 +5,17 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from threading import Timer
 from typing import Any, NoReturn
 
 from rich.console import Console
 
 PLAIN_WIDTH = 160
 """Width in characters if the output is not a terminal and COLUMNS is not set."""
+PATIENCE = 2.0
+"""Seconds after which the progress of a measurement is shown."""
 CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
@@ -67,6 +70,39 @@ def visible(text: str) -> str:
 def counted(count: int, noun: str) -> str:
     """Return a count with its noun: `1 run`, `2 runs`."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+@contextmanager
+def late_bar(total: int, *, shown: bool = True) -> Iterator[Callable[[str], None]]:
+    """Yield a function to call with the name of each step before it is done.
+
+    On a terminal or in a notebook, a bar appears if the steps take longer than `PATIENCE` seconds.
+    """
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    screen = console(stderr=True)
+    shown = shown and (screen.is_terminal or screen.is_jupyter)
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    bar = Progress(*columns, console=screen, disable=not shown, transient=True)
+    task = bar.add_task("", total=total)
+    timer = Timer(PATIENCE, bar.start)  # in a thread, since a single step may take minutes
+    timer.daemon = True
+    begun = 0
+
+    def begin(step: str) -> None:
+        nonlocal begun
+        bar.update(task, completed=begun, description=visible(step))
+        begun += 1
+
+    if shown:
+        timer.start()
+    try:
+        yield begin
+    finally:
+        timer.cancel()
+        if shown:
+            timer.join()
+            bar.stop()
 
 
 def write_error(line: str) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 LONGEST = 80
@@ -117,6 +118,15 @@ class DeviceError(RecombineError):
     >>> issubclass(rc.DeviceError, rc.RecombineError)
     True
     """
+
+
+@contextmanager
+def without_exit(field: str, value: object) -> Iterator[None]:
+    """Turn `sys.exit()` in a user's code into an error, since it would end the program without a word."""
+    try:
+        yield
+    except SystemExit as error:
+        raise InvalidValue(field, value, f"code that does not exit ({reason_of(error)})") from error
 
 
 def shortened(text: str, longest: int = LONGEST) -> str:

@@ -38,6 +38,23 @@ ALLOWED = (
 """Description of allowed paths, by error number."""
 TEMPORARY = re.compile(r"\.(?P<name>.+)\.\d+(-[0-9a-f]+)?")
 """Names of temporary files: `.NAME.PROCESS-RANDOM`."""
+OWN_FILES = {
+    "page": rb'<!doctype html>.{,200}<meta name="generator" content="recombine">',
+    "figure": rb"\x89PNG.{,99}Software\0recombine|<\?xml .{,2000}<dc:title>recombine</dc:title>",
+    "table": rb"key,status,[^\n]*,finished\r?\n|PAR1.*ood_over_blank",
+    "list of verdicts": rb'\{(\n "\w+": "[a-z ]+",?)*\n?\}\n\Z',
+    "record of AUROCs": rb'\{\n "networks": "[^\n]*\n "numbers": ',
+}
+"""How files that this package writes to a user's path begin, by kind."""
+OWN_FOLDERS = {
+    "digests.json": b"", "provenance.json": rb'\{.*"recombine": "', "diagnosis.nc": rb"\x89HDF",
+    "comparison.nc": rb"\x89HDF", "config.json": rb'\{.*"model_type": "recombine"',
+}  # fmt: skip
+"""Files by which a folder of this package is recognised (results, also with a lost list of digests; a diagnosis; a
+comparison; a hub folder), and how they begin."""
+OTHERWISE = "(or use --overwrite, in Python overwrite=True)"
+BEGINNING = 2**16
+"""Number of bytes in which a file is recognised, at both ends, since Parquet names its columns in the end."""
 
 
 class NotRegular(OSError):
@@ -174,12 +191,45 @@ def remove_abandoned(folder: Path, ours: Callable[[str], bool]) -> None:
                 path.unlink()
 
 
-def require_folder(path: Path, field: str) -> None:
-    """Create a folder if needed, and check that it is writable."""
+def require_folder(path: Path, field: str, overwrite: bool = False) -> None:
+    """Raise unless a folder is new, empty or written by this package, and can be written; it is not created yet."""
+    if not (overwrite or is_own_folder(path, field)):
+        raise InvalidValue(field, str(path), f"a new or empty folder, or one written by recombine {OTHERWISE}")
     with one_line_errors(path, field):
-        path.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=path):
+        existing = path.absolute()
+        while not _exists(existing):
+            existing = existing.parent
+        with tempfile.TemporaryFile(dir=existing):
             pass
+
+
+def require_own(path: Path, field: str, kind: str, overwrite: bool) -> None:
+    """Raise if there is a file that this package did not write, unless it may be overwritten; an empty one may."""
+    if not overwrite and os.path.lexists(path) and not _begins(path, rb"\Z|" + OWN_FILES[kind]):
+        raise InvalidValue(field, str(path), f"a new file or a {kind} written by recombine {OTHERWISE}")
+
+
+def is_own_folder(path: Path, field: str) -> bool:
+    """Return whether a folder was written by this package, or has no files but hidden ones, or does not exist."""
+    with one_line_errors(path, field):
+        names = [name for name in os.listdir(path) if not name.startswith(".")] if _exists(path) else []
+    return not names or any(_begins(path / name, OWN_FOLDERS[name]) for name in names if name in OWN_FOLDERS)
+
+
+def _exists(path: Path) -> bool:
+    """Return whether a path exists; raise `OSError` if it cannot."""
+    with suppress(FileNotFoundError):
+        os.lstat(path)
+        return True
+    return False
+
+
+def _begins(path: Path, pattern: bytes) -> bool:
+    with suppress(OSError), os.fdopen(open_regular(path, follow=True), "rb") as file:
+        content = file.read(BEGINNING)
+        file.seek(max(len(content), file.seek(0, os.SEEK_END) - BEGINNING))
+        return re.match(pattern, content + file.read(), re.DOTALL) is not None
+    return False
 
 
 def cache_folder() -> Path:

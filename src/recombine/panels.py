@@ -215,3 +215,25 @@ def bar_groups(ax: Axes, groups: Sequence[str], values: Mapping[str, np.ndarray]
         if len(finite):
             ax.plot([k - 0.28, k + 0.28], [finite.mean()] * 2, color="black", linewidth=1.4)
     ax.set_xticks(range(len(groups)), groups)
+
+
+def interval_dots(
+    dots: Mapping[str, tuple[np.ndarray, np.ndarray]], intervals: Mapping[str, tuple[float, float, float]], label: str
+) -> Figure:
+    """Draw one row per group: a dot per value, hollow where the mask is False, and an estimate with its interval."""
+    with styled():
+        figure, ax = pyplot.subplots(figsize=(6.5, 1.0 + 0.35 * len(dots)), layout="constrained")
+        for row, (group, (values, filled)) in enumerate(dots.items()):
+            heights = row + np.linspace(-0.2, 0.2, len(values))
+            for part, face in ((filled, COLORS[4]), (~filled, "none")):
+                ax.plot(
+                    values[part], heights[part], "o", markersize=4, alpha=0.6, color=face, markeredgecolor=COLORS[4]
+                )
+            estimate, *ends = intervals[group]
+            if np.isfinite(ends).all():
+                ax.plot(ends, [row, row], color=COLORS[0], linewidth=2.5)
+            ax.plot(estimate, row, "o", color=COLORS[0])
+        ax.set_yticks(range(len(dots)), dots)
+        ax.set_ylim(len(dots) - 0.5, -0.5)
+        ax.set_xlabel(label)
+    return figure

@@ -267,7 +267,10 @@ class Registry(dict[str, type[V]], Generic[V]):
         try:
             if isinstance(value, str):
                 name, *parts = value.split(":")
-                return self[name].from_text(parts)
+                cls = self[name]
+                if "" in text_pieces(parts):
+                    raise InvalidValue(self.field, value, f"{name}, or {name}:FIELD=VALUE without empty fields")
+                return cls.from_text(parts)
             if isinstance(value, Mapping) and all(isinstance(name, str) for name in (value.get("kind"), *value)):
                 cls = self[value["kind"]]
                 if (version := value.get("version", cls.version)) != cls.version:

@@ -25,6 +25,7 @@ SPECS = {
         task={"brightness": 3, "holdout": "diagonal:2:factors=x,y", "isolated": True, "isolated_factors": ("x",)},
     ),
     "penalties": small_spec("low_rank", epochs=3),
+    "version": small_spec("mlp").with_remedy("interaction"),
     "rotation": RunSpec(task={"kind": "rotation", "angles": 36}, decoder="mlp:width=4:depth=1"),
 }
 

@@ -89,9 +89,9 @@ class Drawer(nn.Module):
     ("blank", "advised", "outcome"),
     [
         ("held out", True, "does not compose"),
-        ("nowhere", False, "composes: held-out error 0 of the mean's"),
-        ("everywhere", False, "not learnt: "),
-        ("kept", False, "not learnt: "),
+        ("nowhere", False, "composes"),
+        ("everywhere", False, "not learnt"),
+        ("kept", False, "not learnt"),
     ],
 )
 def test_advice_is_for_modules_that_learnt_and_do_not_compose(monkeypatch, blank, advised, outcome):
@@ -104,8 +104,8 @@ def test_advice_is_for_modules_that_learnt_and_do_not_compose(monkeypatch, blank
     )
     assert bool(result.advice) is advised
     assert ("draw better" in result.summary_lines()) is advised
-    assert result.outcome.startswith(outcome)
-    assert f"outcome: {result.outcome}" in result.summary_lines()
+    assert result.outcome == outcome
+    assert any(line.startswith(f"outcome: {outcome}:") for line in result.summary_lines())
     mean = truth[~held_out].mean(dim=0)
     constant = ((truth - mean) ** 2)[held_out].mean()
     expected = float((truth**2)[held_out].mean() / constant) if blank in ("held out", "everywhere") else 0.0

@@ -253,11 +253,6 @@ def test_bad_grids(text):
         FactorGrid.parse(text)
 
 
-def test_reserved_factor_names_are_refused():
-    with pytest.raises(InvalidValue, match=r"^grid"):
-        recombine.diagnose(nn.Linear(2, 2), "stage=0:3,y=0:3")
-
-
 def test_grid_text():
     forms = FactorGrid.parse("angle=0:350:36,shape=0:2:category,hue=0:5:angle,far=0:900:10")
     assert [factor.form for factor in forms.factors] == ["angle", "category", "angle", "number"]

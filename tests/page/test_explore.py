@@ -130,6 +130,28 @@ def test_what_a_page_holds():
     assert page._repr_html_().startswith("<iframe")
 
 
+@pytest.mark.parametrize(
+    ("grid", "holdout", "start"),
+    [
+        ("x=0:9", "center:3:6", [4]),
+        ("x=0:5,y=0:5", None, [2, 2]),
+        ("x=0:5,y=0:5", "corner:2", None),
+        ("x=0:5,y=0:5,z=0:5", "center:1:2", [1, 1, 1]),
+        ("x=0:5,y=0:5,z=0:5", "corner:2", None),
+        ("x=0:5,y=0:4,z=0:3", "diagonal:0:factors=x,z", None),
+        ("x=0:5,y=0:5,z=0:2,w=0:2", "mask:points=5,0,2,0", [5, 0, 2, 0]),
+        ("x=0:4,y=0:4,z=0:4", "cross:0", None),
+    ],
+)
+def test_a_page_opens_at_a_held_out_combination(grid, holdout, start):
+    factors = rc.FactorGrid.parse(grid)
+    page = rc.explore(nn.Linear(len(factors.factors), 16), factors, holdout=holdout)
+    found = data_of(page.html)["start"]
+    assert start in (None, found)
+    if holdout:
+        assert rc.HOLDOUTS.parse(holdout).mask(factors)[tuple(found)]
+
+
 def test_a_function_of_the_users_is_part_of_the_program():
     page = rc.explore(nn.Linear(3, 4), "a=0:5", encode=lambda v: torch.cat([v, v.sin(), v.cos()], dim=1))
     (model,) = data_of(page.html)["models"]

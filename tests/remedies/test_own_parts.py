@@ -1,15 +1,18 @@
 """Parts from a file of the user's: results of old code are never returned silently for new code."""
 
 import importlib
+import linecache
 import logging
 import shutil
 import sys
+import types
 
 import pytest
 import torch
 
 import recombine as rc
 from recombine.errors import InvalidValue, StoreError
+from recombine.own_parts import own_parts
 from recombine.store import Store
 from recombine.sweep.group import Group
 from tests.small import small_spec
@@ -121,3 +124,17 @@ def test_a_checkpoint_of_other_code_is_not_continued(written, tmp_path):
             pass
         group.checkpoint()
     assert Group(store, {spec.digest: spec}, CPU).steps_done == 3
+
+
+def test_an_edited_factory_in_a_notebook_is_noticed(monkeypatch):
+    """A notebook has no file; linecache has the source of its cells."""
+    monkeypatch.setitem(sys.modules, "notebook", types.ModuleType("notebook"))
+    digests = set()
+    for units in range(2):
+        place, code = f"<cell {units}>", f"def cell(interface):\n    return {units}\n"
+        monkeypatch.setitem(linecache.cache, place, (len(code), None, code.splitlines(True), place))
+        names = {"__name__": "notebook"}
+        exec(compile(code, place, "exec"), names)
+        digests |= set(own_parts(rc.module_decoder("cell")(names["cell"])()).values())
+        rc.DECODERS.unregister("cell")
+    assert len(digests) == 2

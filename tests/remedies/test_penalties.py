@@ -9,6 +9,7 @@ from torch import nn
 
 from recombine.remedies import REMEDIES
 from recombine.remedies.contrast import compositional_contrast, squared_contrast
+from recombine.remedies.derivatives import recombined
 from recombine.remedies.hessian import exact_hessian_penalty, hessian_penalty
 from recombine.remedies.jacobian import exact_orthogonal_jacobian, jacobian_l1, orthogonal_jacobian
 from recombine.remedies.noise import Noise, normal, signs, uniform
@@ -84,6 +85,17 @@ def test_the_hessian_penalty_of_known_functions(function, expected):
     assert value.item() == pytest.approx(expected, abs=0.01)
 
 
+def test_the_published_test_of_the_hessian_penalty():
+    """With the batch, draws and reduction of the published code: 4 for z₀ z₁, and 16 z₀² for z₀² z₁."""
+    codes = torch.randn(10, 2, generator=torch.Generator().manual_seed(0))
+    for function, expected in ((lambda z: z[:, 0], 4.0), (lambda z: z[:, 0] ** 2, 16 * codes[:, 0].square().mean())):
+        value = hessian_penalty(
+            lambda z, function=function: function(z) * z[:, 1], codes, draws=100, reduction="mean",
+            generator=torch.Generator().manual_seed(0),
+        )  # fmt: skip
+        assert value.item() == pytest.approx(float(expected), rel=0.05)
+
+
 def test_the_orthogonal_jacobian_equals_the_definition_and_is_unbiased(smooth):
     codes = torch.rand(1, 6)
     rows = slow_jacobian(smooth, codes)
@@ -151,14 +163,38 @@ SOLVED = ["contrast", "exact_contrast", "hessian", "orthogonal_jacobian", "consi
 @pytest.mark.parametrize("kind", SOLVED)
 def test_a_penalty_is_zero_at_its_solution_and_positive_off_it(kind, relative):
     text = kind if kind == "consistency" else f"{kind}:rows=1:relative={relative}"
+    torch.manual_seed(0)
     penalty, codes = REMEDIES.parse(text), torch.rand(32, 4)
     at, off = (penalty.loss(Separated(mix), codes, (2, 2), None).item() for mix in (0.0, 1.0))
-    assert at == pytest.approx(0, abs=2e-3)
-    assert off > 20 * at
-    assert off > 0.01
+    assert at == pytest.approx(0, abs=1e-4)
+    assert off > 0.1
+
+
+@pytest.mark.parametrize("kind", [*SOLVED[:4], "jacobian_l1"])
+def test_a_relative_penalty_does_not_reward_small_outputs(smooth, kind):
+    penalty, codes = REMEDIES.parse(f"{kind}:rows=1"), torch.rand(8, 6)
+    values = [
+        penalty.loss(lambda z, scale=scale: scale * smooth(z), codes, BLOCKS, torch.Generator().manual_seed(0)).item()
+        for scale in (30, 90)
+    ]
+    assert values[0] == pytest.approx(values[1], rel=0.05)
+
+
+def test_recombined_codes_are_blocks_of_different_examples():
+    codes = torch.arange(8.0)[:, None].expand(8, 3)
+    first, second = recombined(codes, (1, 2), torch.Generator().manual_seed(0)).split([1, 2], dim=-1)
+    assert sorted(first.flatten().tolist()) == sorted(second[:, 0].tolist()) == [*range(8)]
+    assert torch.equal(second[:, 0], second[:, 1])
+    assert not torch.equal(first[:, 0], second[:, 0])
+
+
+def test_recombined_codes_need_to_know_blocks_and_held_out_codes():
+    assert REMEDIES.parse("jacobian_l1").privileges == ()
+    assert REMEDIES.parse("jacobian_l1:where=all").privileges == ("factor blocks", "held-out codes")
 
 
 def test_mixup_is_zero_for_linear_maps_only():
+    torch.manual_seed(0)
     mixup, codes = REMEDIES.parse("mixup"), torch.rand(32, 4)
     assert mixup.loss(nn.Linear(4, 5), codes, (2, 2), None).item() == pytest.approx(0, abs=1e-10)
     assert mixup.loss(Separated(), codes, (2, 2), None).item() > 1e-3

@@ -6,9 +6,18 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from recombine.errors import InvalidValue
 from recombine.reproduction.claims import Claim, Sample, Statement, judge
 from recombine.reproduction.criteria import Learnt, effect, record_digest
-from recombine.reproduction.report.verdicts import network_count, robustness, verdict_text
+from recombine.reproduction.report.verdicts import (
+    DIRECTION,
+    claim_by_claim,
+    explained,
+    network_count,
+    robustness,
+    statements,
+    verdict_text,
+)
 
 NETWORKS = 48
 STUDIES = {"study": None}
@@ -114,7 +123,8 @@ def test_few_networks_give_a_direction_and_show_the_reference():
     (judgement,) = judge([claim(a=planted(0.3, networks=7), b=planted(-0.3, networks=7))], STUDIES)
     assert judgement.verdict == "direction only"
     assert [test.outcome for test in judgement.tests] == ["as claimed", "opposite"]
-    assert verdict_text(replace(judgement, reference="supported")) == "direction: as claimed in 1 of 2"
+    assert verdict_text(replace(judgement, reference="supported")) == "direction: as claimed in 1 of 2 tests"
+    assert DIRECTION in explained(judgement)
     assert "supported" not in verdict_text(judgement)
     assert verdict(claim(a=planted(0.3, networks=8))) == ["supported"]
 
@@ -152,6 +162,40 @@ def test_alternatives_are_judged_at_the_level_of_the_first_case():
     judgement = judge([claim(alternatives={"the same": weak}, a=weak), *others], STUDIES)[0]
     assert judgement.alternatives[0].outcome == judgement.tests[0].outcome == "undecided"
     assert judgement.alternatives[0].level == judgement.tests[0].level > 0.99
+
+
+def test_a_statement_says_what_was_found_on_how_many_networks_and_how_it_is_judged():
+    (judgement,) = judge([claim(a=planted(0.3, 0, learnt=40))], STUDIES)
+    (text,) = statements(judgement)
+    for part in ("An effect (a)", "0.3 [0.3, 0.3]", "40 of 48 networks", "> δ = 0.1", "supported"):
+        assert part in text
+    assert explained(judgement)[1].startswith("Verdict: supported (1 test: 1 supported)")
+    several = claim(criterion=effect("an effect", 0.1, combine="any"), a=planted(0.3, 0), b=planted(0.0, 0, learnt=9))
+    (text,) = statements(judge([several], STUDIES)[0])
+    for part in ("0 to 0.3", "9–48 of 48", "in at least one case", "supported in 1 of 2 (not decidable: b)"):
+        assert part in text
+
+
+def test_an_undecided_test_names_the_level_that_decided():
+    weak, others = planted(0.145, 0.12), [claim(f"C{k}", a=planted(0.1)) for k in range(2, 80)]
+    judgement = judge([claim(a=weak), *others], STUDIES)[0]
+    assert judgement.tests[0].interval.low > 0.1
+    assert f"undecided at {100 * judgement.tests[0].level:.4g} %" in statements(judgement)[0]
+
+
+def test_an_alternative_with_a_quantity_of_its_own_is_shown_by_it():
+    other = {"in seconds": replace(planted(0.3), measures="time to learn")}
+    (judgement,) = judge([claim(alternatives=other, a=planted(0.3))], STUDIES)
+    assert (judgement.tests[0].measured, judgement.alternatives[0].measured) == ("an effect", "time to learn")
+    assert judgement.alternatives[0].statistic == "an effect", "the statement that it belongs to"
+    rows = [row for row in claim_by_claim([judgement]).splitlines() if row.startswith("| alternative")]
+    assert [("time to learn" in row, "an effect" in row) for row in rows] == [(True, False)]
+
+
+def test_statements_of_a_claim_have_statistics_of_their_own():
+    same = claim(a=planted(0.3)).statements * 2
+    with pytest.raises(InvalidValue, match="the only one of its claim"):
+        replace(claim(a=planted(0.3)), statements=same)
 
 
 def test_controls_do_not_change_the_verdict():

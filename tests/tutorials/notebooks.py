@@ -13,8 +13,8 @@ from typing import Any
 
 TUTORIALS = Path(__file__).parents[2] / "docs" / "tutorials"
 NAMES = (
-    "add_a_decoder", "diagnose_my_model", "fix_my_model", "my_own_data", "new_holdout", "remedy_in_my_loop",
-    "reproduce_a_figure",
+    "add_a_decoder", "diagnose_my_model", "encoder_or_decoder", "fix_my_model", "modules_of_other_libraries",
+    "my_own_data", "new_holdout", "remedy_in_my_loop", "reproduce_a_figure",
 )  # fmt: skip
 PARAMETERS, FULL = "parameters", "full"
 

@@ -41,6 +41,13 @@ def test_the_first_code_installs_and_the_second_has_the_sizes(name):
     assert [cell for cell in others if PARAMETERS in cell[1]] == []
 
 
+@pytest.mark.parametrize(("name", "cell"), [("encoder_or_decoder", "train"), ("modules_of_other_libraries", "unet")])
+def test_from_data_to_an_answer_in_fifteen_lines(name, cell):
+    source = next(source for identity, _, source in code_cells(name) if identity == cell)
+    assert "rc.diagnose(" in source
+    assert sum(bool(line.strip()) for line in source.splitlines()) <= 15
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_links_lead_somewhere(name):
     text = text_of(name)

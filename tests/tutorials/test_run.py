@@ -11,13 +11,17 @@ from tests.tutorials.notebooks import NAMES, run
 SHORT = {
     "add_a_decoder": {"STEPS": 2, "SEEDS": 1},
     "diagnose_my_model": {"STEPS": 2},
+    "encoder_or_decoder": {"STEPS": 2, "SEARCH": 2},
     "fix_my_model": {"STEPS": 2, "LOW_RANK_STEPS": 2, "SEEDS": 1},
+    "modules_of_other_libraries": {"UNET_STEPS": 2, "AUTOENCODER_STEPS": 2, "GAN_STEPS": 2, "MASKED_STEPS": 2},
     "my_own_data": {"STEPS": 2, "SEEDS": 1},
     "new_holdout": {"STEPS": 2, "SEEDS": 1},
     "remedy_in_my_loop": {"STEPS": 2, "SEEDS": 1},
     "reproduce_a_figure": {"EPOCHS": 1, "SEEDS": 1},
 }
 """Sizes at which nothing is learnt and everything is run."""
+NEEDED = {"modules_of_other_libraries": ("diffusers", "transformers")}
+"""Packages of the extra `docs`."""
 
 
 @pytest.fixture(autouse=True)
@@ -35,6 +39,8 @@ def apart(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_in_short(name):
+    for package in NEEDED.get(name, ()):
+        pytest.importorskip(package, reason="pip install -e '.[docs]'")
     assert run(name, SHORT[name])["rc"].__version__
     assert os.listdir()  # runs, pages and reports are written where one works
 

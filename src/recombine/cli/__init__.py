@@ -17,7 +17,7 @@ from recombine.cli.imports import FLAG as IMPORT
 from recombine.cli.imports import without_imports
 from recombine.cli.options import HELP, HELP_ALL, MORE
 from recombine.console import ReaderLeft, console, say, silence, write_error
-from recombine.errors import Interrupted, RecombineError, RunsFailed, from_pydantic
+from recombine.errors import Interrupted, RecombineError, RunsFailed, from_pydantic, reason_of
 from recombine.version import __version__
 
 WRONG, MISUSED, STOPPED, READER_LEFT = 1, 2, 130, 141
@@ -68,7 +68,8 @@ COMMANDS = {
     "reproduce": (
         "reproduce:reproduce",
         "Reproduce a paper's figures and claims: train, measure, evaluate the claims, and write a report.\n\n"
-        "Completed runs are loaded from the store.",
+        "Completed runs are loaded from the store. --study FILE does the same for a study of your own: arms, seeds, "
+        "claims and figures in a TOML file (docs/own_studies.md).",
     ),
     "figure": ("reproduce:figure", "Redraw a figure from stored results, as PNG and SVG, and print its caption."),
     "claims": (
@@ -146,7 +147,7 @@ def main(words: list[str] | None = None) -> NoReturn:
     except ReaderLeft:
         silence(sys.stdout)
         sys.exit(READER_LEFT)
-    except (Exception, KeyboardInterrupt) as error:
+    except (Exception, KeyboardInterrupt, SystemExit) as error:  # the last from users' code
         line, code = _explained(error)
         if TRACEBACK in words:
             traceback.print_exc()
@@ -175,6 +176,8 @@ def _explained(error: BaseException) -> tuple[str, int]:
     if isinstance(error, OSError):
         silence(sys.stdout)  # drop buffered output, for example when the disk is full
         return f"{error}; completed work is saved", MISUSED
+    if isinstance(error, SystemExit):
+        return f"imported code exited ({reason_of(error)})", WRONG
     full = isinstance(error, RuntimeError) and ("alloc" in str(error) or "out of memory" in str(error))
     if full or isinstance(error, MemoryError):
         return "not enough memory; try a smaller size, width, batch or number of members", MISUSED

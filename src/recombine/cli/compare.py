@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import inspect
+import io
 from typing import Any
 
-from recombine.cli.options import SomePath
+from recombine.cli.options import Overwrite, SomePath
 from recombine.cli.sweep import parse_seeds, spec_flags, specs_from
 from recombine.cli.tables import Column, write_table
 from recombine.cli.train import TrainingFlags
-from recombine.console import console, say
+from recombine.console import console, paragraph, say
 from recombine.errors import InvalidValue, listed
-from recombine.files import require_folder, write
+from recombine.files import require_folder
+from recombine.manifest import write_into
 from recombine.remedies import REMEDIES
 
 SEEDS = ["32"]
@@ -23,6 +25,7 @@ def compare(
     *,
     out: SomePath | None = None,
     page: bool = True,
+    overwrite: Overwrite = False,
     settings: TrainingFlags = TrainingFlags(),  # noqa: B008
     **values: Any,
 ) -> None:
@@ -36,7 +39,7 @@ def compare(
         Whether to write the page, with one decoder per remedy.
     """
     if out is not None:
-        require_folder(out, "out")
+        require_folder(out, "out", overwrite)
     given = {flag.name: values.get(flag.python_name) for flag in spec_flags()}
     flags = {name: [str(v)] if isinstance(v, bool) else v for name, v in given.items() if v not in (None, [])}
     remedies = flags.pop("remedy", [name for name in REMEDIES if name not in NEEDS_LOW_RANK])
@@ -65,14 +68,18 @@ def compare(
         Column("from", list(table["source"]), "left"),
     ]
     write_table(console(), columns)
+    task = bases[0].task
+    paragraph(f"task {task.kind}; {task.holdout_summary}")
     if collapsed := [f"{row['remedy']} ({row['collapsed']})" for _, row in table.iterrows() if row["collapsed"]]:
         say(f"not learnt (images of kept combinations hardly better than blank): {listed(collapsed)}")
     if out is not None:
-        write(out / "comparison.csv", table.to_csv(index=False).encode(), "out")
-        result.data.to_netcdf(out / "comparison.nc", engine="h5netcdf")
-        result.draw().savefig(out / "comparison.png", dpi=200)
+        picture = io.BytesIO()
+        result.draw().savefig(picture, dpi=200)
+        data = bytes(result.data.to_netcdf(engine="h5netcdf"))  # first, as it marks the folder
+        csv = table.to_csv(index=False).encode()
+        write_into(out, {"comparison.nc": data, "comparison.csv": csv, "comparison.png": picture.getvalue()})
         if page:
-            result.explore().save(out / "page.html")
+            result.explore().save(out / "page.html", overwrite=True)
         say(f"comparison: {out}")
 
 

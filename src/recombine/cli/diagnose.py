@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -12,13 +13,14 @@ from cyclopts import Parameter
 
 from recombine.cli.imports import FLAG as IMPORT
 from recombine.cli.imports import module_from, users_code
-from recombine.cli.options import SomePath, StorePath, Whole, require_file
+from recombine.cli.options import Overwrite, SomePath, StorePath, Whole, require_file
 from recombine.cli.tables import Column, write_table
 from recombine.console import console, paragraph, say
 from recombine.encodings import ENCODINGS, RAW
 from recombine.errors import InvalidValue, listed, reason_of
-from recombine.files import read_array, read_given, require_folder, write
+from recombine.files import read_array, read_given, require_folder
 from recombine.holdouts import HOLDOUTS
+from recombine.manifest import write_into
 from recombine.metrics.sampling import LIMIT
 from recombine.store import ModelConfig, Run, Store
 from recombine.tasks import ArrayTask
@@ -59,6 +61,12 @@ class SubjectFlags:
     """A .npy file with the target outputs, one row per grid point; the last factor varies fastest."""
     background: float | None = None
     """Grey value of an empty image. Default: 0."""
+    output: str | None = None
+    """Which of several returned tensors is the output: a key, an index or an attribute, e.g. sample or 0."""
+    call: str | None = None
+    """Method of the module to call, e.g. decode. Default: forward."""
+    kwargs: list[str] | None = None
+    """Another argument of the method, with a JSON value, e.g. timestep=0 or mode='"nearest"'; may be repeated."""
     store: StorePath = None
 
     def subjects(self, factories: Sequence[str]) -> tuple[list[Any], dict[str, Any]]:
@@ -81,17 +89,26 @@ class SubjectFlags:
         return modules, settings
 
     def _settings(self) -> dict[str, Any]:
+        kwargs: dict[str, Any] = {}
+        for text in self.kwargs or ():
+            name, _, value = text.partition("=")
+            try:
+                kwargs[name.strip()] = json.loads(value)
+            except (ValueError, RecursionError):
+                allowed = "an argument with a JSON value, e.g. timestep=0 or return_dict=true"
+                raise InvalidValue("kwargs", text, allowed) from None
+        called = {"output": self.output, "call": self.call, "kwargs": kwargs}
         if self.data is None:
             self._refuse(FORMS, "omitted without --data")
             if self.grid is None:
                 raise InvalidValue("grid", None, "given, e.g. x=0:27,y=0:27, unless --data or a stored run is given")
             targets = None if self.targets is None else read_array(self.targets, "targets")
             settings = {"grid": self.grid, "encode": self.encoding, "holdout": self.holdout, "targets": targets}
-            return {**settings, "background": self.background}
+            return {**settings, "background": self.background, **called}
         self._refuse(("grid", "targets", "background"), "omitted with --data, which defines it")
         given = {name: getattr(self, name) for name in FORMS if getattr(self, name) is not None}
         task = ArrayTask(data=self.data, holdout="none", **given)
-        return {"data": task, "encode": self.encoding or RAW, "holdout": self.holdout}
+        return {"data": task, "encode": self.encoding or RAW, "holdout": self.holdout, **called}
 
     def _refuse(self, names: Iterable[str], allowed: str) -> None:
         for name in names:
@@ -147,7 +164,8 @@ def diagnose(
     seed: Whole = 0,
     plane: str | None = None,
     at: list[str] | None = None,
-    out: Path | None = None,
+    out: SomePath | None = None,
+    overwrite: Overwrite = False,
 ) -> None:
     """Compute diagnostics for each stage of a module.
 
@@ -191,7 +209,7 @@ def diagnose(
             raise InvalidValue("at", text, "a factor and its value, e.g. shape=0") from None
     [module], inputs = subject.subjects([factory])
     if out is not None:
-        require_folder(out, "out")
+        require_folder(out, "out", overwrite)
     with users_code("module", factory, "a module that runs at every grid point"):
         result = engine.diagnose(
             module, **inputs, stages=stages, memory=memory << 20, geometry=geometry, thorough=thorough, points=points,
@@ -213,7 +231,7 @@ def _write(out: Path, result: Any, plane: list[str] | None, at: Mapping[str, flo
     drawn = {"stages": profile_figure(result)}
     if len(result["held_out"].dims) > 1:
         drawn["volume"] = plane_figure(result, plane=plane, at=at)  # raises before anything is written
-    write(out / "diagnosis.nc", bytes(result.to_netcdf(engine="h5netcdf")), "out")
+    write_into(out, {"diagnosis.nc": bytes(result.to_netcdf(engine="h5netcdf"))})
     with warnings.catch_warnings():  # a factor's name may contain characters missing from the font
         warnings.filterwarnings("ignore", "Glyph .* missing from", UserWarning)
         for name, figure in drawn.items():
@@ -227,6 +245,7 @@ def explore(
     image: str | None = None,
     title: str | None = None,
     training: bool = False,
+    overwrite: Overwrite = False,
 ) -> None:
     """Write an interactive page on which decoders run live.
 
@@ -250,12 +269,12 @@ def explore(
         shape = None if image is None else tuple(int(part) for part in image.split(","))
     except ValueError:
         raise InvalidValue("image", image, "rows and columns, e.g. 28,28, or 3,28,28 (channels first)") from None
-    require_file(out, "out")
+    require_file(out, "out", "page", overwrite)
     decoders, settings = subject.subjects(factories)
     from recombine.page import explore as engine
 
     page = engine(decoders, **settings, image_shape=shape, title=title, training=training)
-    page.save(out)
+    page.save(out, overwrite=overwrite)
     for note in page.notes:
         say(note)
     say(f"written to {out} ({len(page.html) / 1e6:.1f} MB)")

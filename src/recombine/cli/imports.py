@@ -44,8 +44,8 @@ def without_imports(words: list[str]) -> list[str]:
     return rest
 
 
-def import_parts(name: str) -> None:
-    """Import a module given by its name or file; it may be in the current folder."""
+def import_parts(name: str, flag: str = FLAG) -> ModuleType:
+    """Import and return a module given to a flag by its name or file; it may be in the current folder."""
     file = Path(name if name.endswith(".py") else f"{name}.py").absolute()
     is_file = name.endswith(".py") or file.is_file()
     # appended, so that no file there shadows a library; not removed, since worker processes import the module by name
@@ -55,7 +55,8 @@ def import_parts(name: str) -> None:
         if is_file and not (module.__file__ and file.samefile(module.__file__)):
             raise ImportError(f"another module is called {file.stem}; rename the file")
     except (Exception, SystemExit) as error:
-        raise RecombineError(f"{FLAG} {name} failed: {reason_of(error)}") from error
+        raise RecombineError(f"{flag} {name} failed: {reason_of(error)}") from error
+    return module
 
 
 def _known_remedy(text: str) -> str:
@@ -68,7 +69,9 @@ def _known_remedy(text: str) -> str:
         return text
     import_parts(source)
     cls = getattr(sys.modules[Path(source).stem if source.endswith(".py") else source], name, None)
-    return ":".join([REMEDIES.register(cls).kind_name(), *settings])  # type: ignore[arg-type]
+    if cls is None:
+        raise InvalidValue("remedy", text, f"the name of a class in {source}")
+    return ":".join([REMEDIES.register(cls).kind_name(), *settings])
 
 
 def module_from(factory: str) -> nn.Module:

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 from cyclopts import Parameter, Token
 
 from recombine.errors import InvalidValue
-from recombine.files import one_line_errors
+from recombine.files import one_line_errors, require_own
 
 HELP_ALL = "--help-all"
 HELP = ("--help", "-h", HELP_ALL)
@@ -40,10 +40,13 @@ StorePath = Annotated[
     Parameter(name="--store", help="Folder of stored runs. Default: $RECOMBINE_STORE or ./runs.", show_default=False),
 ]
 ResultsPath = Annotated[SomePath, Parameter(name="--from", help="Folder written by reproduce.")]
+Overwrite = Annotated[
+    bool, Parameter(negative=(), show_default=False, help="Also overwrite files that recombine did not write.")
+]
 
 
-def require_file(path: Path, field: str) -> None:
-    """Raise unless the file can be written and its folder exists."""
+def require_file(path: Path, field: str, kind: str = "", overwrite: bool = True) -> None:
+    """Raise unless the file can be written, its folder exists, and it is new or of this kind, or may be overwritten."""
     if path.is_dir():
         raise InvalidValue(field, str(path), "a file, not a directory")
     with one_line_errors(path, field):
@@ -51,3 +54,4 @@ def require_file(path: Path, field: str) -> None:
             tempfile.TemporaryFile(dir=path.parent).close()
         except FileNotFoundError:
             raise InvalidValue(field, str(path), "a file in an existing folder") from None
+    require_own(path, field, kind, overwrite)

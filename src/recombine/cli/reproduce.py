@@ -11,16 +11,17 @@ from typing import Annotated
 from cyclopts import Parameter
 from rich.text import Text
 
-from recombine.cli.options import ResultsPath, SomePath, Whole, require_file
+from recombine.cli.options import Overwrite, ResultsPath, SomePath, Whole, require_file
+from recombine.cli.study_file import FLAG as STUDY_FILE
+from recombine.cli.study_file import paper_named as installed
 from recombine.cli.tables import Column, write_table
 from recombine.cli.train import ExecutorFlags
 from recombine.console import console, paragraph, say
 from recombine.errors import InvalidValue, listed
-from recombine.files import read_given, require_folder
+from recombine.files import read_given, require_folder, require_own
 from recombine.files import write as write_file
 from recombine.reproduction.claims import Judgement
 from recombine.reproduction.installed import PAPER, paper_names
-from recombine.reproduction.installed import paper as installed
 from recombine.reproduction.paper import Findings
 from recombine.reproduction.report import verdicts
 from recombine.reproduction.results import Results
@@ -34,8 +35,14 @@ COLORS = {
 }  # fmt: skip
 PaperName = Annotated[
     str | None,
-    Parameter(name="--paper", help=f"Name of the paper. Choices: {listed(paper_names())}. Default: {PAPER.name}."),
+    Parameter(
+        name=["--paper", STUDY_FILE],
+        help=f"Name of the paper, or file of your own study. Papers: {listed(paper_names())}. Default: {PAPER.name}.",
+    ),
 ]
+PRESET = (
+    "Small, fast settings (quick) or the paper's settings (paper). Default: quick; for a study in a file, all of it."
+)
 NUMBERED = [name for name, spec in PAPER.figures.items() if spec.numbered]
 FIGURE = f"Figure to redraw: {listed(PAPER.figures)}; {NUMBERED[0]}–{NUMBERED[-1]} are the paper's figures."
 BLOCKS: Mapping[str, Callable[[Findings], str]] = {
@@ -51,11 +58,12 @@ BLOCKS: Mapping[str, Callable[[Findings], str]] = {
 
 def reproduce(
     *what: Annotated[str, Parameter(help=f"What to reproduce. Choices: {PAPER.choices}. Default: all.")],
-    preset: Annotated[str, Parameter(help="Small, fast settings (quick) or the paper's settings (paper).")] = "quick",
+    preset: Annotated[str | None, Parameter(help=PRESET)] = None,
     seeds: Whole | None = None,
     changes: Annotated[list[str] | None, Parameter(name="--set")] = None,
     training: ExecutorFlags = ExecutorFlags(),  # noqa: B008
     out: SomePath = Path("report"),
+    overwrite: Overwrite = False,
     paper: PaperName = None,
 ) -> None:
     """Reproduce a paper's figures and claims, and write a report.
@@ -70,7 +78,9 @@ def reproduce(
         Write datasets, figures and the HTML page to this folder.
     """
     source = installed(paper)
-    settings = source.preset_named(preset).changed([*(changes or []), *([] if seeds is None else [f"seeds={seeds}"])])
+    settings = source.preset_named(preset or next(iter(source.presets))).changed(
+        [*(changes or []), *([] if seeds is None else [f"seeds={seeds}"])]
+    )
     studies = source.selected(what or ("all",))
     processes, scheduler = training.processes, training.scheduler
     if processes is not None and processes < 1:
@@ -86,7 +96,7 @@ def reproduce(
         results = run(
             studies, settings, training.store, out, device=training.device or "auto", members=training.members,
             processes=processes or (len(os.sched_getaffinity(0)) if scheduler is None else None), scheduler=scheduler,
-            watch=bar, say=bar.say, paper=source,
+            watch=bar, say=bar.say, paper=source, overwrite=overwrite,
         )  # fmt: skip
         findings = Findings(source, results)
         page = written(findings, bar.say_above)
@@ -118,16 +128,20 @@ def _print_verdicts(judgements: Sequence[Judgement]) -> None:
         Column("evidence", [verdicts.sentence(judgement) for judgement in judgements], "left"),
         Column("robustness", [verdicts.robustness(judgement) for judgement in judgements], "left"),
     ]
-    if any(judgement.verdict == "direction only" for judgement in judgements):
+    directions = [judgement for judgement in judgements if judgement.verdict == "direction only"]
+    if any(judgement.reference for judgement in directions):
         columns.insert(2, Column("reference", [judgement.reference or "–" for judgement in judgements], "left"))
     write_table(console(), columns)
+    if directions:
+        paragraph(verdicts.DIRECTION)
     if late := [judgement.claim for judgement in judgements if judgement.timing == "after the data"]:
         say(f"criteria changed after data collection: {listed(late)}")
 
 
 def report(
     folder: SomePath, /, *, write: list[Path] | None = None, marker_auroc: Path | None = None,
-    reference: Path | None = None, store: SomePath | None = None, paper: PaperName = None,
+    reference: Path | None = None, store: SomePath | None = None, overwrite: Overwrite = False,
+    paper: PaperName = None,
 ) -> None:  # fmt: skip
     """Regenerate the figures, verdicts and HTML page of a results folder from its datasets.
 
@@ -144,6 +158,10 @@ def report(
     store
         Store folder from which to copy the explorer's decoders into the results folder.
     """
+    if marker_auroc is not None:
+        require_file(marker_auroc, "marker_auroc", "record of AUROCs", overwrite)
+    if reference is not None:
+        require_file(reference, "reference", "list of verdicts", overwrite)
     findings = Findings(installed(paper), Results.existing(folder))
     _require_present(findings, findings.outdated)
     captions = {f"caption_{name}": figure for name, figure in findings.figures.items()}
@@ -197,6 +215,7 @@ def figure(
     *,
     source: ResultsPath = Path("report"),
     out: Annotated[SomePath | None, Parameter(help="Output folder. Default: the figures folder inside --from.")] = None,
+    overwrite: Overwrite = False,
     paper: PaperName = None,
 ) -> None:
     """Redraw a figure from stored results, as PNG and SVG, and print its caption."""
@@ -207,7 +226,9 @@ def figure(
     _require_present(findings, [study for study in findings.outdated if study in spec.studies])
     caption = findings.caption(spec)
     folder = out if out is not None else findings.results.path / "figures"
-    require_folder(folder, "out")
+    require_folder(folder, "out", overwrite=True)  # two files are added to it
+    for kind in ("png", "svg"):
+        require_own(folder / f"{spec.name}.{kind}", "out", "figure", overwrite or out is None)
     save_figure(findings.draw(spec), folder, spec.name)
     paragraph(caption)
     say(f"figure: {folder / spec.name}.png and .svg")
@@ -238,16 +259,18 @@ def claims(
 
 
 def _print_cases(judgement: Judgement) -> None:
-    paragraph(f"{judgement.claim}: {judgement.text} ({judgement.where})")
+    for line in (f"{judgement.claim}: {judgement.text} ({judgement.where}).", *verdicts.explained(judgement)):
+        paragraph(line)
     tests = verdicts.evidence(judgement)
     columns = [
         Column("", [kind for kind, _ in tests]),
         Column("case", [test.case for _, test in tests], "left"),
+        Column("measured", [test.measured for _, test in tests], "left"),
+        Column("estimate [95 % interval]", [verdicts.interval_text(test.interval) for _, test in tests]),
+        Column("claimed", [test.claimed for _, test in tests], "left"),
         Column("outcome", [test.outcome for _, test in tests], "left"),
         Column("learnt", [f"{test.learnt}/{test.trained}" for _, test in tests]),
-        Column("estimate [95 % interval]", [verdicts.interval_text(test.interval) for _, test in tests]),
-        Column("claimed", [f"{test.statistic} {test.claimed}" for _, test in tests], "left"),
     ]
     if tests:
         write_table(console(), columns)
-    say(f"verdict: {verdicts.verdict_text(judgement)}")
+    say(verdicts.LEGEND)

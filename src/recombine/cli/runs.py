@@ -13,11 +13,11 @@ from cyclopts import App, Parameter
 from rich.table import Table
 from rich.text import Text
 
-from recombine.cli.options import HELP, SomePath, StorePath, Whole, require_file
+from recombine.cli.options import HELP, Overwrite, SomePath, StorePath, Whole, require_file
 from recombine.cli.tables import HEADINGS, Column, score_text, train_command, write_table
 from recombine.console import console, counted, paragraph, say, visible
 from recombine.errors import InvalidValue, StoreError, listed, shortened, typed
-from recombine.files import one_line_errors, write
+from recombine.files import one_line_errors, require_folder, write
 from recombine.keys import REVISION
 from recombine.manifest import LIST, Manifest
 from recombine.store import Problem, Run, Store, flattened
@@ -193,7 +193,7 @@ def prune(
 @app.command
 def export(
     to: SomePath, /, *runs: str, where: Where = None, layout: Literal["store", "huggingface"] = "store",
-    store: StorePath = None,
+    overwrite: Overwrite = False, store: StorePath = None,
 ) -> None:  # fmt: skip
     """Copy runs to another store (a directory), or write their specs and scores as a table (.csv, .parquet).
 
@@ -208,11 +208,11 @@ def export(
     layout
         Layout of the directory: a store, or (huggingface) a single run that recombine.from_pretrained can load.
     """
-    if to.suffix and to.suffix not in TABLES and not to.is_dir():
+    is_table = (to.suffix or to.name) in TABLES
+    if to.suffix and not (is_table or layout == "huggingface" or to.is_dir()):
         raise InvalidValue("to", str(to), f"a directory, or a file ending in {listed(TABLES)}")
-    is_table = to.suffix in TABLES
     if is_table:
-        require_file(to, "to")
+        require_file(to, "to", "table", overwrite)
     if is_table and layout != "store":
         raise InvalidValue("to", str(to), f"a directory for layout {layout}")
     opened = Store(store, create=False)
@@ -232,8 +232,12 @@ def export(
     elif layout == "huggingface":
         if len(table) != 1:
             raise InvalidValue("runs", len(table), "one run, since a hub folder holds one model")
-        opened.run(table.index[0]).save_pretrained(to)
+        require_folder(to, "to", overwrite)
+        opened.run(table.index[0]).save_pretrained(to, overwrite=True)
     else:
+        for key in table.index:  # before the other store is created
+            if problems := opened.run(key).damage():
+                raise InvalidValue("run", key, f"a run with undamaged files ({problems[0]})")
         try:
             other = Store(to)
         except StoreError as error:  # name this argument instead

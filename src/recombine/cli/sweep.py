@@ -215,11 +215,8 @@ READERS: dict[str, Callable[[str], Any]] = {
 }
 
 
-def read_sweep(path: Path, settings: Collection[str]) -> tuple[dict[str, dict[str, list[str]]], dict[str, Any]]:
-    """Return the flags of each grid in a file, keyed by the grid's location in it, and the file's settings.
-
-    Flags outside any grid apply to all grids; a file without grids is a single grid.
-    """
+def read_table(path: Path) -> dict[str, Any]:
+    """Return the names and values in a TOML, YAML or JSON file."""
     if path.suffix not in READERS:
         raise InvalidValue("file", str(path), f"a file ending in {listed(READERS)}")
     kind = path.suffix[1:].upper()
@@ -231,6 +228,15 @@ def read_sweep(path: Path, settings: Collection[str]) -> tuple[dict[str, dict[st
         raise InvalidValue("file", str(path), f"a {kind} file in UTF-8 ({reason})") from None
     if not isinstance(table, dict):
         raise InvalidValue("file", str(path), f"a {kind} file of names and values")
+    return table
+
+
+def read_sweep(path: Path, settings: Collection[str]) -> tuple[dict[str, dict[str, list[str]]], dict[str, Any]]:
+    """Return the flags of each grid in a file, keyed by the grid's location in it, and the file's settings.
+
+    Flags outside any grid apply to all grids; a file without grids is a single grid.
+    """
+    table = read_table(path)
     grids = table.pop("grid", None)
     tables = [{}] if grids is None else [grids] if isinstance(grids, dict) else grids
     if not (isinstance(tables, list) and tables and all(isinstance(grid, dict) for grid in tables)):
@@ -239,10 +245,10 @@ def read_sweep(path: Path, settings: Collection[str]) -> tuple[dict[str, dict[st
     given = {name: value for name, value in by_name.items() if name in settings}
     by_place, where = {}, path.name
     try:
-        shared = _flags({name: value for name, value in by_name.items() if name not in settings}, settings)
+        shared = flags_of({name: value for name, value in by_name.items() if name not in settings}, settings)
         for number, grid in enumerate(tables, 1):
             where = path.name if grids is None else f"{path.name}: grid {number}"
-            by_place[where] = {**shared, **_flags(grid)}
+            by_place[where] = {**shared, **flags_of(grid)}
     except InvalidValue as error:
         raise located(where, error) from None
     return by_place, given
@@ -253,7 +259,7 @@ def located(where: str, error: InvalidValue) -> InvalidValue:
     return InvalidValue(f"{where}: {error.field}", error.value, error.allowed)
 
 
-def _flags(table: Mapping[str, Any], settings: Iterable[str] = ()) -> dict[str, list[str]]:
+def flags_of(table: Mapping[str, Any], settings: Iterable[str] = ()) -> dict[str, list[str]]:
     """Return the values of each flag; `settings` are other valid names to suggest for a misspelt flag."""
     names = {name: flag.name for flag in spec_flags() for name in (flag.name, flag.name.replace("_", "-"))}
     names |= {short: name for name, short in SHORT.items()}

@@ -93,7 +93,8 @@ def score_text(name: str, value: float) -> str:
 def field_text(value: Any, *, whole: bool = False) -> str:
     """Return a value as written in a flag, specs as `name:field=value`; shorten long lists unless `whole`."""
     if isinstance(value, Mapping):
-        fields = {name: field for name, field in value.items() if name != "kind" and field is not None}
+        unwritten = ("kind", "version")  # a class has one version, which is not typed
+        fields = {name: field for name, field in value.items() if name not in unwritten and field is not None}
         texts = {name: field_text(field, whole=whole) for name, field in fields.items()}
         inner = [f"{name}={f'({text})' if ':' in text else text}" for name, text in texts.items()]
         return ":".join([value["kind"], *inner])

@@ -12,14 +12,15 @@ pixels) and `output`.
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
 import torch
-from pydantic import Field
+from pydantic import Field, model_validator
 from torch import Tensor, nn
 
 from recombine.decoders.base import DECODERS, DecoderSpec, Interface, StagedDecoder
 from recombine.decoders.tokens import TokensToImage, sinusoidal_position
+from recombine.errors import InvalidValue
 
 
 class FactorTokens(nn.Module):
@@ -104,6 +105,12 @@ class CrossAttentionDecoder(DecoderSpec):
     """Number of layers."""
     heads: Annotated[int, Field(ge=1, le=64)] = 4
     """Attention heads; the width is a multiple of it."""
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.width % self.heads:
+            raise InvalidValue("width", self.width, f"a multiple of heads ({self.heads})")
+        return self
 
     def build(self, interface: Interface) -> StagedDecoder:
         factors = len(interface.code_sizes)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import wraps
 from typing import Any, Literal
 
 from torch import nn
@@ -45,6 +46,7 @@ def module_decoder(
     """
 
     def register(factory: Callable[[Interface], nn.Module]) -> type[DecoderSpec]:
+        @wraps(factory)  # a run records the factory's source
         def build(self: DecoderSpec, interface: Interface) -> StagedDecoder:
             module = factory(interface)
             stages = dict(module.named_children()) if isinstance(module, nn.Sequential) else {OUTPUT: module}

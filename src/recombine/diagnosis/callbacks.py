@@ -89,7 +89,8 @@ class DiagnosisCallback:
         self.names = list(USUAL if self.required is None else self.required)
         selected(self.names, settings.get("thorough", False))  # fail now rather than after hours of training
         inspect.signature(diagnose).bind(None, grid, metrics=self.names, **settings)
-        self.grid, self.log, self.prefix, self.settings = grid, log, prefix, settings
+        self.grid, self.log, self.prefix = grid, log, prefix
+        self.settings = {"progress": False, **settings}  # the loop around it may have a bar of its own
         self.calls = 0
         self.measured: list[tuple[int, Diagnosis]] = []
         """The step and the requested variables for each measurement."""

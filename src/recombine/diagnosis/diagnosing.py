@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any, Literal
 
@@ -13,12 +13,14 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from recombine.console import late_bar
+from recombine.diagnosis.calling import Method
 from recombine.diagnosis.result import OUTPUT_SCORES, Diagnosis, reserved_names
 from recombine.diagnosis.running import MIXED, ROWS_AT_ONCE, Geometry, Runner, exact_geometry, running
 from recombine.diagnosis.subject import Encode, Subject, TargetFunction, Trained
 from recombine.encodings import Encoding
 from recombine.errors import InvalidValue, listed
-from recombine.factors import Grid
+from recombine.factors import FactorGrid, Grid
 from recombine.holdouts import Holdout, HoldoutSummary
 from recombine.metrics import (
     averaged_prediction,
@@ -71,12 +73,16 @@ def diagnose(
     stages: Sequence[str] | None = None,
     targets: Tensor | np.ndarray | TargetFunction | None = None,
     background: float | None = None,
+    output: str | int | None = None,
+    call: Method | None = None,
+    kwargs: Mapping[str, Any] | None = None,
     memory: int = MEMORY,
     geometry: Literal["auto", "exact", "differences"] = "auto",
     thorough: bool | Sequence[str] = False,
     points: int | None = None,
     seed: int = 0,
     metrics: Sequence[str] | None = None,
+    progress: bool = True,
 ) -> Diagnosis:
     """Measure a module over a factor grid.
 
@@ -108,6 +114,13 @@ def diagnose(
         of `(point, factor)` values. For a sampled grid, only the required rows are read.
     background
         Value of every channel in an empty output. Default: 0.
+    output
+        Which returned tensor is the output: a key, an index or an attribute, or several joined by dots, such as
+        `sample` or `1.mean`. Default: the first floating-point tensor with one row per input row.
+    call
+        The method to call, such as `decode`, or a function of the module and its inputs. Default: `forward`.
+    kwargs
+        Other arguments of the method, such as `{"timestep": 0}`.
     memory
         Memory budget in bytes.
     geometry
@@ -124,6 +137,8 @@ def diagnose(
         Seed for sampling large grids.
     metrics
         Variables to compute, e.g. `["ood_error", "factorization_mean"]`. Default: all except expensive ones.
+    progress
+        Whether to show progress on a terminal or in a notebook if the measurement takes more than a few seconds.
 
     Returns
     -------
@@ -147,27 +162,41 @@ def diagnose(
         raise InvalidValue("geometry", geometry, f"one of {listed(GEOMETRIES)}")
     subject = Subject.of(
         module, grid, data=data, bins=bins, repeats=repeats, encode=encode, holdout=holdout, targets=targets,
-        background=background,
+        background=background, output=output, call=call, kwargs=kwargs,
     )  # fmt: skip
-    if reserved := reserved_names() & {*subject.grid.names}:
-        raise InvalidValue("grid", min(reserved), f"factors not named {listed(sorted(reserved_names()))}")
-    plan = plan_of(subject.grid, subject.held_out, points, seed, subject.present)
+    named_grid, renamed = _dimensions(subject.grid)
+    plan = plan_of(named_grid, subject.held_out, points, seed, subject.present)
     selection = selected(metrics, [thorough] if isinstance(thorough, str) else thorough)
     named = [stages] if isinstance(stages, str) else stages
-    with running(subject, plan.parts[0].grid, named, memory) as runner:
+    with (
+        running(subject, plan.parts[0].grid, named, memory) as runner,
+        late_bar(1 + len(plan.parts) * (len(runner.stages.names) + 2), shown=progress) as begin,
+    ):
         if plan.points is not None and runner.rows.how == "whole":
             required = f"a whole grid without gaps: {MIXED}"
             raise InvalidValue("points" if plan.present is None else "data", len(plan.points), required)
+        begin("metric tensor")
         computed = _geometry(geometry, runner, plan.parts, selection)
         tensors: Sequence[dict[str, Tensor] | None] = computed.metrics or [None] * len(plan.parts)
-        measured = [_measured(runner, part, exact, selection) for part, exact in zip(plan.parts, tensors, strict=True)]
+        measured = [
+            _measured(runner, part, exact, selection, begin) for part, exact in zip(plan.parts, tensors, strict=True)
+        ]
         profiles, scores_of_parts = zip(*measured, strict=True)
         profile, standard_errors = averaged_profile(plan, profiles, selection.stage_metrics)
         scores = _averaged_scores(scores_of_parts) | standard_errors | _sampled_errors(runner, plan)
-    notes = [*subject.notes, *plan.notes, *runner.rows.notes, *runner.stages.notes, *computed.notes]
+    notes = [*subject.notes, *renamed, *plan.notes, *runner.rows.notes, *runner.stages.notes, *computed.notes]
     if "kernel_p" in scores and len(plan.parts) > 1:
         notes.append("kernel_p is that of the first sub-grid with held-out points, not a mean")
     return _dataset(subject, plan, profile, scores, computed, notes)
+
+
+def _dimensions(grid: FactorGrid) -> tuple[FactorGrid, list[str]]:
+    """Return the grid, with a prefix for factors named like a variable or dimension of the result, and notes."""
+    taken = sorted(reserved_names() & {*grid.names})
+    names = {name: f"factor_{name}" for name in taken}
+    factors = tuple(replace(factor, name=names.get(factor.name, factor.name)) for factor in grid.factors)
+    notes = [f"the factor {name} is called {names[name]}, since the result has a {name} of its own" for name in taken]
+    return (replace(grid, factors=factors) if taken else grid), notes
 
 
 @dataclass(frozen=True)
@@ -221,7 +250,7 @@ def _geometry(setting: str, runner: Runner, parts: Sequence[Part], selection: Se
 
 
 def _measured(
-    runner: Runner, part: Part, exact: dict[str, Tensor] | None, selection: Selection
+    runner: Runner, part: Part, exact: dict[str, Tensor] | None, selection: Selection, begin: Callable[[str], None]
 ) -> tuple[StageProfile, dict[str, Any]]:
     """Return the stage metrics and output scores on one sub-grid."""
     subject, points = runner.subject, runner.values(part.grid.points)
@@ -240,6 +269,7 @@ def _measured(
     def checked() -> Iterator[Stage]:
         nonlocal outputs
         for stage in stages:
+            begin(stage.name)
             if not stage.features.shape[-1] or not bool(torch.isfinite(stage.features).all()):
                 field, value = ("encode", subject.encoding) if stage.name == INPUT else ("module", stage.name)
                 raise InvalidValue(field, value, "finite numbers, at least one, at every grid point")

@@ -18,6 +18,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from textwrap import shorten
 from typing import Literal
 
@@ -112,7 +113,8 @@ def running(subject: Subject, grid: FactorGrid, stages: Sequence[str] | None, me
         return inputs.to(dtype) if inputs.is_floating_point() else inputs
 
     strict = arithmetic("float32")  # TF32 rounding would mask the effect of small steps
-    with strict, _called_as_now(module, device) as forward, undisturbed(module), _differentiable(module):
+    call = partial(subject.call, module)
+    with strict, _called_as_now(call, device) as forward, undisturbed(module), _differentiable(module):
         points = grid.points.to(device, precision(device)).clone()
         watched = module_stages(module, forward, encode, points, stages)
         # tolerated difference between two runs on the same rows, relative to the stage's largest activation
@@ -132,7 +134,7 @@ def running(subject: Subject, grid: FactorGrid, stages: Sequence[str] | None, me
 
 
 @contextmanager
-def _called_as_now(module: nn.Module, device: torch.device) -> Iterator[Forward]:
+def _called_as_now(call: Forward, device: torch.device) -> Iterator[Forward]:
     """Yield a function that runs the module under the caller's autocast; metrics are computed in full precision."""
     kind = device.type
     enabled = is_autocast_available(kind) and torch.is_autocast_enabled(kind)
@@ -140,11 +142,11 @@ def _called_as_now(module: nn.Module, device: torch.device) -> Iterator[Forward]
 
     def forward(inputs: Tensor) -> object:
         with torch.autocast(kind, dtype=dtype):
-            return module(inputs)
+            return call(inputs)
 
     # inference mode does not support forward-mode derivatives
     with torch.inference_mode(False), without_autocast(kind):
-        yield forward if enabled else module
+        yield forward if enabled else call
 
 
 @contextmanager

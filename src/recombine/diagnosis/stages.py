@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
@@ -20,6 +20,7 @@ import torch
 from torch import Tensor, nn
 from torch.amp.autocast_mode import is_autocast_available
 
+from recombine.diagnosis.calling import NAMED, SHOWN, named_tensors, output_notes
 from recombine.errors import InvalidValue, listed, reason_of
 from recombine.metrics.stages import INPUT, Encode, Reader, Tap, flat, sampled, tapped
 
@@ -27,8 +28,6 @@ OUTPUT = "output"
 MODULE_OUTPUT = ".output"
 """Key of the module's output in the layouts, chosen so that no submodule can have this path."""
 FEW, SMALL, MANY = 4, 3, 24
-NAMED, SHOWN = 6, 12
-"""Maximum numbers of submodules listed in a note and in an error message."""
 WILDCARDS = {"**": ".*", "*": "[^.]*", "?": "[^.]"}
 ROWS = (2, 3, 5)
 """Batch sizes for which output shapes are compared to find a stage's batch dimension."""
@@ -48,8 +47,8 @@ class Layout:
 
     def rows(self, returned: object, count: int) -> Tensor | None:
         """Return the stage's activations as `(row, …)`, or None if there are not `count` rows."""
-        tensors = tensors_in(returned)
-        tensor = tensors[self.tensor] if self.tensor < len(tensors) else None
+        tensors = named_tensors(returned)
+        tensor = tensors[self.tensor][1] if self.tensor < len(tensors) else None
         if tensor is None or tensor.ndim <= self.axis or tensor.shape[self.axis] != count * self.fold:
             return None
         first = tensor.movedim(self.axis, 0)
@@ -73,8 +72,7 @@ class ModuleStages:
 
     def read(self, values: Tensor, tap: Tap) -> None:
         """Pass the input, each stage as it runs, and the output to the tap (implements `Reader`)."""
-        inputs, count, seen = self.encode(values), len(values), set[str]()
-        tap(INPUT, inputs)
+        count, seen = len(values), set[str]()
 
         def hook(name: str, part: nn.Module, inputs: object, returned: object) -> None:
             rows = None if name in seen else self.layouts[name].rows(returned, count)
@@ -88,9 +86,11 @@ class ModuleStages:
             return (inputs[0].clone(memory_format=torch.contiguous_format), *inputs[1:])
 
         parts = dict(self.module.named_modules(remove_duplicate=False))
-        hooks = [parts[name].register_forward_hook(partial(hook, name)) for name in self.names]
-        hooks += [p.register_forward_pre_hook(contiguous) for p in parts.values() if isinstance(p, nn.GroupNorm)]
+        hooks = [p.register_forward_pre_hook(contiguous) for p in parts.values() if isinstance(p, nn.GroupNorm)]
         try:
+            inputs = self.encode(values)  # may run the encoder of the same module, which is not a stage
+            tap(INPUT, inputs)
+            hooks += [parts[name].register_forward_hook(partial(hook, name)) for name in self.names]
             returned = self.forward(inputs)
         finally:
             for handle in hooks:
@@ -103,7 +103,7 @@ class ModuleStages:
         """Return the module's output as `(row, …)`."""
         rows = self.layouts.get(MODULE_OUTPUT, Layout()).rows(returned, count)
         if rows is None:
-            required = "a module that returns floating-point values with one row per input row"
+            required = "a module whose output has one floating-point row per input row (output= chooses another)"
             raise InvalidValue("module", type(self.module).__name__, required)
         return rows
 
@@ -125,23 +125,6 @@ def stage_name(path: str) -> str:
     return f"module.{path}" if path in (INPUT, OUTPUT) else path
 
 
-def tensors_in(returned: object) -> list[Tensor]:
-    """Return all dense floating-point tensors found in a tensor or in nested tuples, lists, mappings and objects."""
-    seen: set[int] = set()
-
-    def found(value: object, depth: int) -> Iterator[Tensor]:
-        if isinstance(value, Tensor):
-            if value.is_floating_point() and not value.is_nested and value.layout == torch.strided:
-                yield value
-        elif depth and id(value) not in seen and not isinstance(value, (nn.Module, type)):
-            seen.add(id(value))
-            fields = value if isinstance(value, (Mapping, tuple, list)) else getattr(value, "__dict__", {})
-            for inner in list(fields.values() if isinstance(fields, Mapping) else fields):
-                yield from found(inner, depth - 1)
-
-    return list(found(returned, depth=6))
-
-
 def module_stages(
     module: nn.Module, forward: Forward, encode: Encode, points: Tensor, stages: Sequence[str] | None = None
 ) -> ModuleStages:
@@ -156,6 +139,7 @@ def module_stages(
     repeated = {name for name in names if traces[0].calls[name] > 1}
     notes += _note_about("left out, since they do not return one floating-point row per input row", selected - {*names})
     notes += _note_about("called more than once, measured at the first call", repeated)
+    notes += output_notes(*traces[0].returned, layouts.get(MODULE_OUTPUT, Layout()).tensor)
     return ModuleStages(module, forward, encode, names, layouts, notes, max(trace.epsilon for trace in traces))
 
 
@@ -262,9 +246,14 @@ class _Trace:
     shapes: dict[str, list[torch.Size]] = field(default_factory=dict)
     """Shapes of the tensors returned by each submodule's first call, in the order in which submodules finished."""
     epsilon: float = torch.finfo(torch.float64).eps
+    returned: tuple[str, list[str]] = ("", [])
+    """The type of the module's output, and the names of the tensors in it."""
 
     def record(self, name: str, returned: object) -> None:
-        tensors = tensors_in(returned)
+        named = named_tensors(returned)
+        tensors = [tensor for _, tensor in named]
+        if name == MODULE_OUTPUT:
+            self.returned = type(returned).__name__, [own for own, _ in named]
         self.calls[name] += 1
         self.shapes.setdefault(name, [tensor.shape for tensor in tensors])
         self.epsilon = max([self.epsilon, *(torch.finfo(tensor.dtype).eps for tensor in tensors)])
@@ -286,7 +275,7 @@ def _traced(module: nn.Module, forward: Forward, encode: Encode, points: Tensor)
             trace.record(MODULE_OUTPUT, forward(inputs))
     except InvalidValue:
         raise
-    except (Exception, SystemExit) as error:
+    except Exception as error:
         required = f"a module that accepts encoded rows of shape {tuple(inputs.shape[1:])} ({reason_of(error)})"
         raise InvalidValue("module", type(module).__name__, required) from error
     finally:

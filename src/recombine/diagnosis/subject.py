@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol, Self, runtime_checkable
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from recombine.diagnosis.calling import Call
 from recombine.encodings import ENCODINGS, RAW, Encoding
-from recombine.errors import InvalidValue
+from recombine.errors import InvalidValue, without_exit
 from recombine.factors import FactorGrid, Grid
 from recombine.holdouts import HOLDOUTS, Holdout, Nothing
 from recombine.specs import RunSpec
@@ -50,18 +51,21 @@ class Subject:
     background: float = 0.0
     data: ArrayTask | None = None
     """The user's images, if they are the targets."""
+    call: Call = field(default_factory=Call)
+    """How to run the module."""
 
     @classmethod
     def of(
         cls, decoder: Any, grid: Grid | None = None, *, encode: Any = None, holdout: Any = None,
         targets: Any = None, background: float | None = None, data: Any = None, bins: Any = None,
-        repeats: Any = None, name: str | None = None,
+        repeats: Any = None, name: str | None = None, output: Any = None, call: Any = None, kwargs: Any = None,
     ) -> Self:  # fmt: skip
         """Build the subject from a module plus a grid or data, or from a trained decoder and its spec."""
-        given = {"grid": grid, "encode": encode, "holdout": holdout, "targets": targets}
-        given |= {"background": background, "data": data, "bins": bins, "repeats": repeats}
+        given = {"grid": grid, "encode": encode, "holdout": holdout, "targets": targets, "background": background}
+        given |= {"data": data, "bins": bins, "repeats": repeats, "output": output, "call": call, "kwargs": kwargs}
         if isinstance(decoder, nn.Module):
             name = name or type(decoder).__name__
+            called = Call.of(decoder, call, kwargs, output)
             if data is None:
                 _refuse(given, ("bins", "repeats"), "omitted without data")
                 grid = FactorGrid.of(grid)
@@ -70,7 +74,7 @@ class Subject:
                     raise InvalidValue("targets", tuple(targets.shape), f"{grid.size} rows, one per grid point")
                 if isinstance(targets, np.ndarray) and targets.dtype.kind not in "biuf":
                     raise InvalidValue("targets", f"an array of {targets.dtype}", "an array of real numbers")
-                return cls(name, decoder, grid, encoding, mask, targets, float(background or 0))
+                return cls(name, decoder, grid, encoding, mask, targets, float(background or 0), call=called)
             _refuse(given, ("grid", "targets", "background"), "omitted when data is given")
             if isinstance(data, ArrayTask):
                 _refuse(given, ("bins", "repeats"), "omitted when data is an ArrayTask, which has its own")
@@ -78,7 +82,7 @@ class Subject:
             else:
                 images = ArrayTask(data=data, holdout="none", bins=bins or "", repeats=repeats)
             mask = images.held_out if holdout is None else holdout_mask(holdout, images.grid, images.present)
-            return cls._on_task(name, decoder, images, encode, mask)
+            return cls._on_task(name, decoder, images, encode, mask, call=called)
         if not isinstance(decoder, Trained):
             required = "a torch.nn.Module, a finished run or ModelConfig.from_pretrained(FOLDER)"
             raise InvalidValue("module", decoder, required)
@@ -89,10 +93,10 @@ class Subject:
         return cls._on_task(name or run_name(decoder.spec), decoder.module(), task, task.encoding, task.held_out)
 
     @classmethod
-    def _on_task(cls, name: str, module: nn.Module, task: Task, encode: Any, held_out: Tensor) -> Self:
+    def _on_task(cls, name: str, module: nn.Module, task: Task, encode: Any, held_out: Tensor, **call: Call) -> Self:
         data = task if isinstance(task, ArrayTask) else None
         encoding = valid_encoding(encode, task.grid)
-        return cls(name, module, task.grid, encoding, held_out, task.render, task.background, data)
+        return cls(name, module, task.grid, encoding, held_out, task.render, task.background, data, **call)
 
     @property
     def present(self) -> Tensor | None:
@@ -118,7 +122,8 @@ class Subject:
         if isinstance(encoding, Encoding):
             codes = [encoding.code(values[:, k], factor) for k, factor in enumerate(self.grid.factors)]
             return torch.cat(codes, dim=-1)
-        inputs = _encoded(encoding, values)
+        with without_exit("encode", encoding):
+            inputs = _encoded(encoding, values)
         if inputs.shape[:1] != values.shape[:1]:
             raise InvalidValue("encode", tuple(inputs.shape), "a function that returns one row per point")
         return inputs
@@ -133,7 +138,8 @@ class Subject:
             rows = targets if indices is None else targets[indices.to(targets.device)]
         else:
             values = self.grid.points if indices is None else self.grid.rows(indices)
-            rows = targets(values)
+            with without_exit("targets", targets):
+                rows = targets(values)
             if rows.shape[:1] != values.shape[:1]:
                 raise InvalidValue("targets", tuple(rows.shape), "a function that returns one row per point")
         if not bool(rows.isfinite().all()):

@@ -15,11 +15,12 @@ import torch
 from torch import Tensor, nn
 
 from recombine.data import LabelledImages
+from recombine.diagnosis.calling import Method
 from recombine.diagnosis.subject import Encode, TargetFunction, Trained
 from recombine.encodings import Encoding
 from recombine.errors import InvalidValue, RecombineError
 from recombine.factors import Grid
-from recombine.files import write
+from recombine.files import require_own, write
 from recombine.holdouts import Holdout
 from recombine.page.document import document, explorer
 from recombine.page.model import Blobs, page_model
@@ -66,8 +67,9 @@ class ExplorerPage:
     html: str
     notes: tuple[str, ...]
 
-    def save(self, path: str | Path) -> Path:
-        """Write the page to a file."""
+    def save(self, path: str | Path, *, overwrite: bool = False) -> Path:
+        """Write the page to a file, which must be new or a page unless `overwrite` is set; return its path."""
+        require_own(Path(path), "path", "page", overwrite)
         write(Path(path), self.html.encode(), "out")
         return Path(path)
 
@@ -107,6 +109,9 @@ def explore(
     data: ArrayTask | LabelledImages | str | Path | None = None,
     bins: Mapping[str, Any] | str | None = None,
     repeats: Literal["mean", "keep"] | None = None,
+    output: str | int | None = None,
+    call: Method | None = None,
+    kwargs: Mapping[str, Any] | None = None,
     image_shape: tuple[int, ...] | None = None,
     title: str | None = None,
     labels: Sequence[Mapping[str, str]] | None = None,
@@ -140,6 +145,12 @@ def explore(
         How to bin the factors of a file, such as `{"x": 10}` (docs/data.md).
     repeats
         Whether a file may have several images of a combination; their mean is the true output.
+    output
+        Which of several returned tensors is the output, as for `diagnose`: a key, an index or an attribute.
+    call
+        The method to call, such as `decode`, or a function of the module and its inputs. Default: `forward`.
+    kwargs
+        Other arguments of the method.
     image_shape
         Shape `(y, x)` or `(channel, y, x)` of an output, if it cannot be inferred.
     title
@@ -167,7 +178,7 @@ def explore(
     """
     subjects = page_decoders(
         module, grid=grid, encode=encode, holdout=holdout, targets=targets, background=background, data=data, bins=bins,
-        repeats=repeats,
+        repeats=repeats, output=output, call=call, kwargs=kwargs,
     )  # fmt: skip
     content, numbers = page_data(subjects, labels_of(parts_of(module), labels), title, image_shape)
     panels = [training_panel(_installed_panel())] if training else []
@@ -208,9 +219,18 @@ def page_data(
             {**asdict(factor), "labels": subjects[0].levels.get(factor.name)} for factor in subjects[0].grid.factors
         ],
         "models": [{**model, "labels": own} for model, own in zip(models, values, strict=True)],
-        "labels": names, "version": __version__,
+        "start": _start(subjects[0]), "labels": names, "version": __version__,
     }  # fmt: skip
     return content, bytes(blobs.content)
+
+
+def _start(subject: PageDecoder) -> list[int]:
+    """Return the positions of the held-out combination nearest to the middle of all, or else the grid's middle."""
+    held_out = torch.nonzero(subject.held_out.reshape(subject.grid.shape))
+    if not len(held_out):
+        return [(count - 1) // 2 for count in subject.grid.shape]
+    distances = (held_out - held_out.double().mean(0)).square().sum(1)
+    return list(map(int, held_out[distances.argmin()]))
 
 
 def labels_of(decoders: Sequence[Any], given: Sequence[Mapping[str, str]] | None) -> tuple[list[str], list[list[str]]]:

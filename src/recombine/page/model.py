@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,11 +12,12 @@ import torch
 from torch import Tensor
 
 from recombine.decoders import StagedDecoder
+from recombine.diagnosis.calling import Call
 from recombine.diagnosis.stages import module_stages
 from recombine.errors import InvalidValue, RecombineError
 from recombine.page.calls import Untranslatable
 from recombine.page.program import Program
-from recombine.page.subject import KNOWN, Encoded, PageDecoder, factor_codes, mean_code, smooth_factors
+from recombine.page.subject import KNOWN, Called, PageDecoder, factor_codes, mean_code, smooth_factors
 from recombine.page.translate import translate
 from recombine.reproduction.explorer import STEPS
 
@@ -88,7 +90,7 @@ def page_model(subject: PageDecoder, blobs: Blobs, image_shape: tuple[int, ...] 
     outputs = subject.outputs(grid.rows(sample))
     if not bool(outputs.isfinite().all()):
         raise InvalidValue("module", subject.name, "a module whose outputs are finite at every grid point")
-    notes = list(subject.notes)
+    notes = [*subject.notes, *subject.output_notes]
     codes = factor_codes(subject.encoding, grid)
     codes = codes if codes and all(type(code) in KNOWN for code in codes) else None
     program, table = None, None
@@ -121,11 +123,11 @@ def _program(subject: PageDecoder, blobs: Blobs, encoded_by_page: bool, pixels: 
     numbers = sum(parameter.numel() for parameter in subject.module.parameters())
     if numbers > LARGEST_PROGRAM:
         raise Untranslatable(f"a page may hold at most {LARGEST_PROGRAM:,} parameters, got {numbers:,}")
-    values = subject.grid.rows(torch.tensor([0])).float()
-    if encoded_by_page:
-        module, rows, prefix = subject.module, subject.inputs(values), ""
-    else:
-        module, rows, prefix = Encoded(subject).eval(), values, "module."
+    rows = subject.grid.rows(torch.tensor([0])).float()
+    rows = subject.inputs(rows) if encoded_by_page else rows
+    is_plain = encoded_by_page and subject.call == Call()
+    module = subject.module if is_plain else Called(subject, encodes=not encoded_by_page).eval()
+    prefix = "" if is_plain else "module."
     names = {prefix + path: path for path in _stages(subject)}
     program = translate(module, rows[0], list(names))
     if subject.is_random:
@@ -154,7 +156,7 @@ def _stages(subject: PageDecoder) -> list[str]:
         return [f"stages.{name}" for name in subject.module.stage_names[:-1]]
     points = subject.grid.rows(torch.linspace(0, subject.grid.size - 1, min(subject.grid.size, 16)).long())
     try:
-        return module_stages(subject.module, subject.module, subject.inputs, points).names
+        return module_stages(subject.module, partial(subject.call, subject.module), subject.inputs, points).names
     except RecombineError:
         return []  # the page works without stages
 

@@ -12,8 +12,8 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
+from recombine.diagnosis.calling import named_tensors, output_notes
 from recombine.diagnosis.running import ROWS_AT_ONCE, SEED, refuse_unfinished, uncompiled
-from recombine.diagnosis.stages import tensors_in
 from recombine.diagnosis.subject import Subject, Trained, run_name
 from recombine.encodings import Bump, Circular, Encoding, OneHot, Polar, Positional, Ramp, Rate
 from recombine.errors import InvalidValue, reason_of
@@ -33,8 +33,11 @@ class PageDecoder(Subject):
         subject = super().of(decoder, *args, **settings)
         module = uncompiled(subject.module)
         refuse_unfinished(module)
+        given = subject.call.kwargs.items()
+        kwargs = {name: own.cpu() if isinstance(own, Tensor) else own for name, own in given}
+        call = replace(subject.call, kwargs=kwargs)
         try:
-            return replace(subject, module=copy.deepcopy(module).cpu().float().eval())
+            return replace(subject, call=call, module=copy.deepcopy(module).cpu().float().eval())
         except Exception as error:  # hooks and handles that cannot be copied
             allowed = f"a module that can be copied ({reason_of(error)})"
             raise InvalidValue("module", subject.name, allowed) from error
@@ -55,7 +58,7 @@ class PageDecoder(Subject):
         """Whether the module returns different outputs for the same inputs."""
         last = self.grid.size - 1
         rows = self.inputs(self.grid.rows(torch.tensor([0, last // 2, last])))
-        return not torch.equal(*(self._batch(rows.clone()).nan_to_num() for _ in range(2)))
+        return not torch.equal(*(self._batch(rows.clone())[0].nan_to_num() for _ in range(2)))
 
     def outputs(self, values: Tensor) -> Tensor:
         """Return outputs `(row, …)` for rows of factor values; every row of a stochastic module uses the same seed."""
@@ -63,21 +66,30 @@ class PageDecoder(Subject):
         for part in self.inputs(values).split(1 if self.is_random else ROWS_AT_ONCE):
             if self.is_random:
                 torch.manual_seed(SEED)
-            parts.append(self._batch(part.clone()))
+            parts.append(self._batch(part.clone())[0])
         return torch.cat(parts)
 
+    @property
+    def output_notes(self) -> list[str]:
+        """Which of several tensors returned by the module is shown."""
+        return self._batch(self.inputs(self.grid.rows(torch.tensor([0, self.grid.size - 1]))))[1]
+
     @torch.no_grad()
-    def _batch(self, inputs: Tensor) -> Tensor:
+    def _batch(self, inputs: Tensor) -> tuple[Tensor, list[str]]:
         try:
-            returned = self.module(inputs)
+            returned = self.call(self.module, inputs)
+        except InvalidValue:
+            raise
         except Exception as error:  # a user's module may raise anything
             allowed = f"a module that runs at every grid point ({reason_of(error)})"
             raise InvalidValue("module", self.name, allowed) from error
-        rows = next((t for t in tensors_in(returned) if t.shape[:1] == inputs.shape[:1]), None)
-        if rows is None or rows.numel() == 0:
+        named = named_tensors(returned)
+        shown = next((k for k, (_, rows) in enumerate(named) if rows.shape[:1] == inputs.shape[:1]), None)
+        if shown is None or named[shown][1].numel() == 0:
             allowed = "a module whose output has a row of real numbers for every input row"
             raise InvalidValue("module", self.name, allowed)
-        return rows.float()
+        notes = output_notes(type(returned).__name__, [name for name, _ in named], shown)
+        return named[shown][1].float(), notes
 
 
 def page_decoders(given: Any, **settings: Any) -> list[PageDecoder]:
@@ -110,15 +122,16 @@ def _default_name(part: Any) -> str:
     return run_name(part.spec) if is_run else type(part).__name__
 
 
-class Encoded(nn.Module):
-    """A module that maps factor values to outputs, for encodings that the page cannot compute itself."""
+class Called(nn.Module):
+    """A module that is called as requested, and encodes factor values if the page cannot."""
 
-    def __init__(self, subject: PageDecoder) -> None:
+    def __init__(self, subject: PageDecoder, *, encodes: bool) -> None:
         super().__init__()
-        self.module, self.inputs = subject.module, subject.inputs
+        self.module, self.call = subject.module, subject.call
+        self.inputs = subject.inputs if encodes else None
 
     def forward(self, values: Tensor) -> Any:
-        return self.module(self.inputs(values))
+        return self.call(self.module, values if self.inputs is None else self.inputs(values))
 
 
 def factor_codes(encoding: Encode | Encoding | None, grid: FactorGrid) -> list[Encoding] | None:

@@ -22,6 +22,7 @@ from pydantic import BeforeValidator, Field, SerializeAsAny
 from torch import Tensor, nn
 
 from recombine.decoders import DecoderSpec, Interface
+from recombine.errors import InvalidValue
 from recombine.records import Registry, Variant
 from recombine.remedies.noise import Generator
 
@@ -114,5 +115,15 @@ class Penalty(Remedy):
         return spec.replace(penalties=(*spec.penalties, self))
 
 
-REMEDIES: Registry[Remedy] = Registry("remedy", Remedy)
+class _Remedies(Registry[Remedy]):
+    """The registry of remedies; an error shows the whole text, since a comparison has many."""
+
+    def parse(self, value: Any) -> Remedy:
+        try:
+            return super().parse(value)
+        except InvalidValue as error:
+            raise InvalidValue(error.field, value if isinstance(value, str) else error.value, error.allowed) from None
+
+
+REMEDIES: Registry[Remedy] = _Remedies("remedy", Remedy)
 AnyPenalty = Annotated[SerializeAsAny[Penalty], BeforeValidator(REMEDIES.parse)]

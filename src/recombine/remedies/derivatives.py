@@ -40,7 +40,9 @@ class DerivativePenalty(Penalty):
 
     @property
     def privileges(self) -> tuple[Privilege, ...]:
-        return (*self.knows, "held-out codes") if self.where == "all" else self.knows
+        if self.where == "kept":
+            return self.knows
+        return tuple(dict.fromkeys((*self.knows, "factor blocks", "held-out codes")))  # blocks are recombined
 
     @abstractmethod
     def value(self, decode: Decode, codes: Tensor, blocks: Sequence[int], generator: Generator) -> Tensor:

@@ -25,7 +25,7 @@ def orthogonal_jacobian(decode: Decode, codes: Tensor, blocks: Sequence[int], ge
     """Return an estimate of 4 Σ_{k<j} ‖J_kᵀ J_j‖² per example, averaged over the batch: two passes per block.
 
     With standard normal directions v_k in each block, E (J v_k · J v_j)² = ‖J_kᵀ J_j‖², the squared Frobenius norm.
-    Derivatives are central differences, as in the published code.
+    Derivatives are central differences; the published code takes one-sided ones.
     """
     derivatives = differences(decode, codes, block_directions(codes, blocks, generator))
     products = torch.einsum("kbo,jbo->bkj", derivatives, derivatives)

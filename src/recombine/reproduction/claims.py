@@ -5,7 +5,8 @@ Datasets, one per *case*, such as an encoding; a statement about one case is a *
 in the paper. Two more groups of samples are judged by the same criterion:
 
 - *alternatives*: other measures, stages, subsets or conventions. "agree 5 of 6" counts those with the same outcome as
-  the first case, which shows how much a verdict depends on such choices;
+  the first case, which shows how much a verdict depends on such choices. One that measures another quantity than the
+  statistic says so (`Sample.measures`);
 - *controls*: the difference between failing networks and others (composing, untrained, or trained on the whole grid),
   which shows whether the cause proposed by the paper is specific to failing networks.
 
@@ -21,6 +22,7 @@ from typing import Any, ClassVar, Literal, NamedTuple
 import numpy as np
 from pydantic_core import from_json, to_json
 
+from recombine.errors import InvalidValue
 from recombine.reproduction.criteria import DIRECTIONS, Criterion, Outcome, Part, holm_levels, record_digest
 from recombine.reproduction.intervals import CONFIDENCE, TRIM, Estimate, Interval, TrimmedMean
 
@@ -50,6 +52,8 @@ class Sample:
     """Computes the estimate from the values that count. Default: a trimmed mean."""
     share_learnt: float | None = None
     """Fraction of networks that learnt, the smallest among the compared arms. Default: that of this sample."""
+    measures: str = ""
+    """What the values are, in words, if not the criterion's statistic."""
 
     def estimate(self, trim: float = TRIM) -> Estimate:
         """Return the estimate from the networks that count."""
@@ -121,6 +125,11 @@ class Claim:
     ours: bool = False
     """Whether the claim is ours rather than the paper's."""
 
+    def __post_init__(self) -> None:
+        statistics = [statement.criterion.statistic for statement in self.statements]
+        if repeated := [own for own in statistics if statistics.count(own) > 1]:  # tests are told apart by it
+            raise InvalidValue("statement", repeated[0], "the only one of its claim with this statistic")
+
     def record(self, part: Part, statement: Statement, versions: Versions) -> dict[str, Any]:
         """Return a statement's record for registration: its criterion and any measuring-code versions other than 1."""
         read = self.studies if part == "tests" else (*self.studies, *self.beside)
@@ -157,6 +166,13 @@ class Test:
     level: float = CONFIDENCE
     """Confidence level that decided the outcome; corrected by Holm's procedure for primary tests."""
     timing: Timing = "before the data"
+    measures: str = ""
+    """What an alternative measures, if not its statement's statistic; the claimed range is in its own units then."""
+
+    @property
+    def measured(self) -> str:
+        """What was measured, in words."""
+        return self.measures or self.statistic
 
 
 @dataclass(frozen=True)
@@ -238,7 +254,7 @@ class Measured(NamedTuple):
             level = criterion.confidence
         return Test(
             self.case, criterion.statistic, criterion.range, outcome, self.estimate.interval(criterion.confidence),
-            self.sample.networks_counted, self.sample.networks_trained, level, self.timing,
+            self.sample.networks_counted, self.sample.networks_trained, level, self.timing, self.sample.measures,
         )  # fmt: skip
 
 

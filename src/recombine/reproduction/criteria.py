@@ -76,10 +76,13 @@ class Criterion(Frozen):
 
     @property
     def range(self) -> str:
-        """The range in words."""
-        if self.low is not None and self.high is not None:
-            return f"between {self.low:g} and {self.high:g}"
-        return f"< {self.high:g}" if self.low is None else f"> {self.low:g}"
+        """The range in words, where δ marks the smallest effect that matters."""
+        if self.low is None or self.high is None:
+            delta = "δ = " if self.is_effect and self.low else ""
+            text = f"< {self.high:g}" if self.low is None else f"> {delta}{self.low:g}"
+        else:
+            text = f"between {self.low:g} and {self.high:g}"
+        return f"{text} in at least one case" if self.combine == "any" else text
 
     def outcome(self, interval: Interval) -> Outcome:
         """Return the outcome for an interval estimate."""

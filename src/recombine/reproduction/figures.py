@@ -18,6 +18,8 @@ class FigureSpec:
     """Studies whose Datasets are passed to `draw` and `caption`, in this order."""
     draw: Callable[..., Any]
     caption: Callable[..., str]
+    table: Callable[..., list[list[str]]] | None = None
+    """Returns the rows of a table below the figure, headings first."""
 
     @property
     def numbered(self) -> bool:

@@ -30,7 +30,7 @@ class Paper:
 
     name: str
     package: str
-    """Name of its Python package."""
+    """Name of its Python package; empty for a study of one's own in a file."""
     title: str
     source: str
     """Where it was published."""
@@ -65,16 +65,27 @@ class Paper:
         modules = [f"{package}.{name}{part}" for name in questions for part in ("", "_claims", "_figure")]
         claims = [claim for module in modules for claim in _optional(module, "CLAIMS", ())]
         figures = [spec for module in modules for spec in _optional(module, "FIGURES", ())]
-        return cls(
-            name=package.rpartition(".")[2],
-            package=package,
-            preset=assembled((study.settings for study in studies), package),
-            studies=_by_name("study", studies),
-            claims=_by_name("claim", sorted(claims, key=_number)),
-            figures=_by_name("figure", sorted(figures, key=lambda own: (not own.numbered, _number(own)))),
+        return cls.of(
+            package.rpartition(".")[2], studies, claims, figures, package=package,
             sections=tuple(_optional(f"{package}.sections", "SECTIONS", ())),
             explorer=_optional(f"{package}.explorer", "EXPLORER", None),
             training_panel=_optional(f"{package}.explorer", "TRAINING_PANEL", None),
+            **about,
+        )  # fmt: skip
+
+    @classmethod
+    def of(
+        cls, name: str, studies: Sequence[Study[Any]], claims: Sequence[Claim] = (),
+        figures: Sequence[FigureSpec] = (), *, package: str = "", **about: Any,
+    ) -> Paper:  # fmt: skip
+        """Return the paper with these studies, claims and figures; `about` contains the remaining fields."""
+        return cls(
+            name=name,
+            package=package,
+            preset=assembled((study.settings for study in studies), package or __name__),
+            studies=_by_name("study", studies),
+            claims=_by_name("claim", sorted(claims, key=_number)),
+            figures=_by_name("figure", sorted(figures, key=lambda own: (not own.numbered, _number(own)))),
             **about,
         )
 
@@ -86,8 +97,8 @@ class Paper:
     @cached_property
     def reference(self) -> dict[str, str]:
         """Verdicts of the reference results (`recombine report --reference`) by claim; empty if there are none."""
-        text = resources.files(self.package).joinpath("reference.json")
-        return dict(json.loads(text.read_text())) if text.is_file() else {}
+        text = resources.files(self.package).joinpath("reference.json") if self.package else None
+        return dict(json.loads(text.read_text())) if text is not None and text.is_file() else {}
 
     @property
     def versions(self) -> dict[str, dict[str, int]]:
@@ -203,6 +214,11 @@ class Findings:
         """Return a figure's caption with numbers from the data; see `draw` for `figure`."""
         spec, datasets = self._figure(figure)
         return spec.caption(*datasets)
+
+    def table(self, figure: FigureSpec | str) -> list[list[str]]:
+        """Return the rows of a figure's table, headings first; empty if it has none. See `draw` for `figure`."""
+        spec, datasets = self._figure(figure)
+        return [] if spec.table is None else spec.table(*datasets)
 
     def draw(self, figure: FigureSpec | str) -> Any:
         """Draw a figure from the Datasets.

@@ -40,6 +40,8 @@ class DrawnFigure(NamedTuple):
     """Image format: `png` or `svg+xml`."""
     image: str
     """The base64-encoded image."""
+    table: Sequence[Sequence[str]] = ()
+    """Rows of the table below it, headings first."""
 
 
 def write_report(
@@ -55,7 +57,8 @@ def write_report(
     for spec in findings.figures.values():
         kind, image = _smallest(save_figure(findings.draw(spec), out / FIGURES, spec.name))
         say(f"drew {spec.name}")
-        figures.append(DrawnFigure(spec, findings.caption(spec), kind, base64.b64encode(image).decode()))
+        shown = base64.b64encode(image).decode()
+        figures.append(DrawnFigure(spec, findings.caption(spec), kind, shown, findings.table(spec)))
     written = partial(
         page, title=paper.title, source=paper.source, question=paper.question, preset=findings.preset,
         provenance=findings.results.provenance | findings.results.registration, judgements=findings.judgements,
@@ -74,10 +77,11 @@ def save_figure(figure: Figure, folder: Path, name: str) -> dict[str, bytes]:
     figure.set_layout_engine(None)  # keep one layout for both files
     area = figure.get_tightbbox().padded(0.1)  # inches
     contents = {}
-    for kind, dated in (("png", "Software"), ("svg", "Date")):
+    # no date and no version of matplotlib, which would differ between equal figures
+    for kind, metadata in (("png", {"Software": "recombine"}), ("svg", {"Creator": "recombine", "Date": None})):
         buffer = io.BytesIO()
         with styled():  # sets a hash salt, without which SVG ids are random
-            figure.savefig(buffer, format=kind, bbox_inches=area, metadata={dated: None})
+            figure.savefig(buffer, format=kind, bbox_inches=area, metadata=metadata)
         contents[kind] = buffer.getvalue()
     pyplot.close(figure)
     write_into(folder, {f"{name}.{kind}": content for kind, content in contents.items()})

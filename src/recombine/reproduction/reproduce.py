@@ -28,6 +28,7 @@ from recombine.reproduction.study import Study
 from recombine.store import Run, Store
 from recombine.store.run import ARRAYS, WEIGHTS
 from recombine.sweep import train
+from recombine.sweep.executors import checked_hardware
 from recombine.sweep.group import git_commit, provenance
 from recombine.sweep.progress import Say, Watch
 from recombine.training.devices import arithmetic, resolve_device
@@ -46,6 +47,7 @@ def reproduce(
     watch: Watch | None = None,
     say: Say = lambda line: None,
     paper: Paper | None = None,
+    overwrite: bool = False,
 ) -> Results:
     """Train and measure studies and write their results to a folder; shared runs are trained only once.
 
@@ -74,6 +76,8 @@ def reproduce(
     paper
         If given, the criteria of its claims are registered in the folder before training, and the decoders for its
         explorer are copied to the folder afterwards.
+    overwrite
+        Whether `out` may be a folder of other files, some of which may be overwritten.
 
     Returns
     -------
@@ -98,21 +102,23 @@ def reproduce(
     began = time.perf_counter()
     resolved = resolve_device(device if scheduler is None or device == "cpu" else "auto")
     results = Results(out)
+    require_folder(results.path, "out", overwrite)  # fails now rather than after an hour of training
     replaced = _replaced(results, studies, preset)
-    require_folder(results.path, "out")  # fails now rather than after an hour of training
+    if scheduler is None and resolved.type != "cpu":
+        processes = None
+    further = {study.name: study.specs(preset) for study in studies}
+    first = [spec for own in further.values() for spec in own]
+    checked_hardware(first, store, device, members, processes, scheduler)
     remove_temporaries(results.path)
     _forget_damaged(results, studies, say)
     all_replaced = bool(replaced) and set(replaced) == set(results.studies)
     spent = 0.0 if all_replaced else float(results.noted.get("wall_seconds", 0.0))
     store = store if isinstance(store, Store) else Store(store)
-    if scheduler is None and resolved.type != "cpu":
-        processes = None
     if paper is not None:
         _register(results, paper, studies, preset, store)
 
     runs: dict[str, Run] = {}
     keys: dict[str, set[str]] = {study.name: set() for study in studies}
-    further = {study.name: study.specs(preset) for study in studies}
     while any(further.values()):  # until no study requests more
         specs = list({spec.digest: spec for own in further.values() for spec in own}.values())
         trained = train(

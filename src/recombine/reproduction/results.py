@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from recombine.errors import InvalidValue, listed, reason_of
-from recombine.files import one_line_errors, parsed_json
+from recombine.files import is_own_folder, one_line_errors, parsed_json
 from recombine.manifest import LIST, Differs, Manifest
 from recombine.reproduction.criteria import record_digest
 from recombine.store import Run
@@ -69,7 +69,7 @@ class Results:
     def existing(cls, path: Path | str) -> Results:
         """Return a folder that must already contain results."""
         results = cls(path)
-        if not results.studies:
+        if not (results.studies and is_own_folder(results.path, "from")):
             raise InvalidValue("from", str(path), "a folder written by 'recombine reproduce'")
         return results
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from recombine.errors import StoreError, listed
-from recombine.files import one_line_errors, parsed_json, read, write
+from recombine.files import one_line_errors, parsed_json, read, require_folder, write
 from recombine.keys import stored_key, with_present_names
 from recombine.manifest import Differs, checked, manifest_text
 from recombine.own_parts import changed_parts
@@ -140,14 +140,15 @@ class Run:
         module.load_state_dict(state)
         return module.eval()
 
-    def save_pretrained(self, folder: str | os.PathLike[str]) -> Path:
+    def save_pretrained(self, folder: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
         """Write the weights, configuration and model card in the layout of the Hugging Face hub; return the folder.
 
-        Existing files named `model.safetensors`, `config.json` and `README.md` are replaced.
+        The folder must be new or empty, or hold another export, whose files are replaced, unless `overwrite` is set.
         """
         from recombine.store.pretrained import hub_files
 
         path = Path(folder)
+        require_folder(path, "folder", overwrite)
         contents = hub_files(self.key, self.spec, self.spec_fields, self.result, self.weights())
         with one_line_errors(path, "folder"):
             path.mkdir(parents=True, exist_ok=True)

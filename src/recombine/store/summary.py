@@ -87,16 +87,17 @@ def summarize(runs: Iterable[Run]) -> list[Summary]:
         group = json.dumps(spec, sort_keys=True)
         fields[group] = flattened(spec)
         groups.setdefault(group, []).append(run)
-    differing, summaries = _differing(list(fields.values())), []
+    names, summaries = differing(list(fields.values())), []
     for group, members in groups.items():
         done = [run for run in members if run.status == "done"]
         scores = {name: spread([run.scores[name] for run in done]) for name in SCORES}
-        settings = {name: fields[group].get(name) for name in differing}
+        settings = {name: fields[group].get(name) for name in names}
         summaries.append(Summary(settings, len(done), len(members) - len(done), scores))
     return summaries
 
 
-def _differing(specs: list[dict[str, Any]]) -> list[str]:
+def differing(specs: list[dict[str, Any]]) -> list[str]:
+    """Return the names of the fields in which flattened specs differ."""
     names = list(dict.fromkeys(name for spec in specs for name in spec))
     values = {name: {json.dumps(spec[name]) for spec in specs if name in spec} for name in names}
     different = [name for name in names if len(values[name]) > 1 or not all(name in spec for spec in specs)]

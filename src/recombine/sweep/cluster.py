@@ -95,7 +95,7 @@ class _Driver:
     def close(self) -> None:
         """Leave the cluster; tasks still running write checkpoints and end."""
         self.lock.release()
-        _close(self.client)
+        close(self.client)
 
     def _submit(self) -> None:
         """Submit all missing runs that are not part of a task."""
@@ -182,7 +182,7 @@ class _Driver:
     def _reconnect(self, interruptions: Interruptions) -> None:
         """Wait until the scheduler can be reached again, possibly at another address, then resubmit all tasks."""
         self.say(f"scheduler: connection lost, waiting ({len(self.sweep.pending)} runs left)")
-        _close(self.client)
+        close(self.client)
         self.futures.clear()
         while self.client.status != "running":
             if interruptions.noted:
@@ -281,7 +281,7 @@ def connected(scheduler: Any, seconds: float) -> Any:
         raise InvalidValue("scheduler", str(scheduler), f"{allowed} ({reason_of(error)})") from None
 
 
-def _close(client: Any) -> None:
+def close(client: Any) -> None:
     """Close a client, even if its scheduler does not respond."""
     with suppress(Exception):
         client.close(timeout=1)

@@ -13,11 +13,12 @@ import torch
 from recombine.errors import InvalidValue, listed
 from recombine.own_parts import changed_parts, own_parts
 from recombine.specs import RunSpec
-from recombine.store import Run, Store
+from recombine.store import Run, Store, store_path
+from recombine.store.names import MARKER
 from recombine.sweep.local import Check, Sweep
 from recombine.sweep.processes import train_in_processes
 from recombine.sweep.progress import Progress, Say, Shown, TrainingBar, Watch
-from recombine.training import DEVICES, check_precision, resolve_device, within
+from recombine.training import DEVICES, check_precision, program_of, resolve_device, within
 
 MEMBERS_TOGETHER = {"cpu": 1, "cuda": 128}
 """Default number of members trained together. On a CPU they train one by one anyway; on a GPU, more hardly helps."""
@@ -100,20 +101,7 @@ def train(
     (['done', 'done'], True)
     """
     specs = [specs] if isinstance(specs, RunSpec) else list(specs)
-    least = {"members": (members, 1), "processes": (processes, 1), "checkpoint_seconds": (checkpoint_seconds, 0)}
-    for name, (value, smallest) in least.items():
-        if value is not None and not value >= smallest:
-            raise InvalidValue(name, value, f"at least {smallest}")
-    if device not in DEVICES:
-        raise InvalidValue("device", device, f"one of {listed(DEVICES)}")
-    workers_device = torch.device("cpu" if device == "cpu" else "cuda")  # assume a GPU; workers may have none
-    hardware = resolve_device(device) if scheduler is None else workers_device
-    for spec in specs:
-        check_precision(spec.recipe.precision, hardware)
-    if memory is not None and not (memory > 0 and hardware.type == "cuda"):
-        raise InvalidValue("memory", memory, "above 0, and given only with a GPU")
-    if processes is not None and (scheduler is not None or hardware.type != "cpu"):
-        raise InvalidValue("processes", processes, "given only with a CPU and without a scheduler")
+    hardware = checked_hardware(specs, store, device, members, processes, scheduler, memory, checkpoint_seconds)
     store = store if isinstance(store, Store) else Store(store)
     members = members or MEMBERS_TOGETHER[hardware.type]
     if scheduler is not None:
@@ -132,6 +120,42 @@ def train(
         for warning in _warnings(specs, sweep.finished):
             say(warning)
     return [sweep.finished[spec.digest] for spec in specs]
+
+
+def checked_hardware(
+    specs: Iterable[RunSpec],
+    store: Store | str | os.PathLike[str] | None,
+    device: str,
+    members: int | None,
+    processes: int | None,
+    scheduler: Any,
+    memory: float | None = None,
+    checkpoint_seconds: float = CHECKPOINT_SECONDS,
+) -> torch.device:
+    """Return the device to train on; raise, before anything is created, if `train` cannot train with its arguments."""
+    least = {"members": (members, 1), "processes": (processes, 1), "checkpoint_seconds": (checkpoint_seconds, 0)}
+    for name, (value, smallest) in least.items():
+        if value is not None and not value >= smallest:
+            raise InvalidValue(name, value, f"at least {smallest}")
+    if device not in DEVICES:
+        raise InvalidValue("device", device, f"one of {listed(DEVICES)}")
+    workers_device = torch.device("cpu" if device == "cpu" else "cuda")  # assume a GPU; workers may have none
+    hardware = resolve_device(device) if scheduler is None else workers_device
+    for spec in specs:
+        check_precision(spec.recipe.precision, hardware)
+    if memory is not None and not (memory > 0 and hardware.type == "cuda"):
+        raise InvalidValue("memory", memory, "above 0, and given only with a GPU")
+    if processes is not None and (scheduler is not None or hardware.type != "cpu"):
+        raise InvalidValue("processes", processes, "given only with a CPU and without a scheduler")
+    if not isinstance(store, Store) and not (store_path(store) / MARKER).exists():  # a failure would leave it empty
+        if scheduler is not None:
+            from recombine.sweep.cluster import CONNECT_SECONDS, close, connected
+
+            close(connected(scheduler, CONNECT_SECONDS))
+        for spec in {program_of(spec): spec for spec in specs}.values():
+            if own_parts(spec):
+                spec.module()
+    return hardware
 
 
 def _warnings(specs: Iterable[RunSpec], runs: Mapping[str, Run]) -> Iterator[str]:

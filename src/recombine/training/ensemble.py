@@ -31,7 +31,7 @@ def program_of(spec: RunSpec) -> tuple[object, ...]:
     return (
         spec.decoder, spec.interface, spec.task.direction, recipe.batch, recipe.precision,
         recipe.beta1, recipe.beta2, recipe.epsilon, spec.task.streamed,
-        tuple(penalty.replace(weight=0.0) for penalty in spec.penalties),
+        tuple(penalty.model_copy(update={"weight": 0.0}) for penalty in spec.penalties),
     )  # fmt: skip
 
 
@@ -135,7 +135,7 @@ class Ensemble:
             self.terms[penalty.kind] = torch.tensor([spec.penalties[place].weight for spec in specs], device=device)
         seeds = [stream_seed(spec.seed, "penalties") for spec in specs]
         self.noise_seeds = torch.tensor(seeds, device=device)
-        self._check()
+        self._check(distinct[0])
         self.batched = device.type == "cuda" and self.can_batch()
 
     def __len__(self) -> int:
@@ -164,12 +164,16 @@ class Ensemble:
         named |= self.objective.buffer_layout.unflatten(state.buffers[index])
         return {name: part.contiguous() for name, part in named.items()}
 
-    def _check(self) -> None:
+    def _check(self, distinct: DistinctExamples) -> None:
         """Refuse a decoder or a penalty that cannot train, before the first step."""
         first = self.fresh(0)
         weights, buffers = (first[name].to(self.device) for name in ("weights", "buffers"))
         rows = torch.zeros(2, dtype=torch.int64, device=self.device)
-        self.objective.check(weights, self._batch(rows, torch.full((2,), 0.5, device=self.device), rows[0], buffers, 0))
+        batch = self._batch(rows, torch.full((2,), 0.5, device=self.device), rows[0], buffers, 0)
+        # as many rows as in training, and different ones: a penalty may need both
+        spread = torch.linspace(0, len(distinct.values) - 1, self.recipe.batch).long()
+        inputs, targets = (part.to(self.device) for part in distinct.task.examples(distinct.values[spread]))
+        self.objective.check(weights, batch._replace(inputs=inputs, targets=targets))
 
     def can_batch(self) -> bool:
         """Return whether members can run as one batch; `vmap` refuses some modules, such as a spectral norm."""

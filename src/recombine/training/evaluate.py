@@ -93,7 +93,8 @@ class Evaluator:
                     raise InvalidValue("forward", outputs, f"a function with outputs of shape {tuple(targets.shape)}")
                 outputs = outputs.float()
                 errors.append(squared_error(outputs, targets))
-                hit.append(_hit(self.task, outputs, points) if self.images is None else self._is_nearest(outputs, first))
+                of_places = self.images is None
+                hit.append(_hit(self.task, outputs, points) if of_places else self._is_nearest(outputs, first))
                 first += len(outputs)
         evaluation = {"error": torch.cat(errors).cpu(), "blank": self.blank, "hit": torch.cat(hit).cpu()}
         if self.sample is None:
@@ -105,7 +106,6 @@ class Evaluator:
         regions = (held_out & present, inside), (~held_out & present, ~inside)
         held, kept = (whole.sum().double() / drawn.sum() for whole, drawn in regions)
         return {**evaluation, "held_out": inside, "point": self.sample, "weight": torch.where(inside, held, kept)}
-
 
     def _is_nearest(self, outputs: Tensor, first: int) -> Tensor:
         """Return whether each output is nearest to its own image, or NaN for points that are not compared."""

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
 from recombine import kernels
-from recombine.errors import InvalidValue
+from recombine.errors import InvalidValue, reason_of
 from recombine.remedies.base import Decode
 from recombine.remedies.noise import Noise, uniform
 from recombine.specs import RunSpec
@@ -135,12 +135,19 @@ class Objective:
                 raise InvalidValue("decoder", tuple(outputs.shape[1:]), f"a module with outputs of shape {expected}")
         decode, noise = self.decode(weights, batch.buffers), Noise(batch.seed, batch.step, "penalties")
         for penalty in self.penalties:
+            before = torch.get_rng_state()
             try:
                 value = penalty.loss(decode, batch.inputs, self.blocks, noise)
-            except (AttributeError, RuntimeError, ValueError) as error:
-                raise InvalidValue("remedy", str(penalty), f"one that fits the decoder ({error})") from error
-            if not isinstance(value, Tensor) or value.numel() != 1 or not bool(torch.isfinite(value)):
-                shown = tuple(value.shape) if isinstance(value, Tensor) and value.numel() != 1 else value
+            except torch.OutOfMemoryError:
+                raise
+            except Exception as error:
+                allowed = f"one that fits decoder and task ({reason_of(error)})"
+                raise InvalidValue("remedy", str(penalty), allowed) from error
+            if not torch.equal(before, torch.get_rng_state()):  # results would depend on the other members
+                allowed = "one that draws random numbers by recombine.remedies.noise, from the given generator"
+                raise InvalidValue("remedy", str(penalty), allowed)
+            if not isinstance(value, Tensor) or value.ndim or not bool(torch.isfinite(value)):
+                shown = tuple(value.shape) if isinstance(value, Tensor) and value.ndim else value
                 raise InvalidValue("remedy", str(penalty), f"one whose loss is a finite scalar, not {shown}")
 
 

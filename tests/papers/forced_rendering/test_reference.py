@@ -5,14 +5,22 @@ import math
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from recombine.diagnosis.result import packaged
 from recombine.papers.forced_rendering import PAPER as DEFAULT
-from recombine.reproduction.claims import Judgement
-from recombine.reproduction.report.verdicts import brief_table, marked_blocks, with_blocks
+from recombine.reproduction.claims import Judgement, Test
+from recombine.reproduction.intervals import Interval
+from recombine.reproduction.report.verdicts import (
+    brief_table,
+    claim_by_claim,
+    markdown_table,
+    marked_blocks,
+    with_blocks,
+)
 from recombine.reproduction.results import Results
 
 ROOT = Path(__file__).parents[3]
@@ -49,9 +57,30 @@ def test_the_documents_have_todays_verdicts():
     assert dict(rows) == DEFAULT.reference
 
 
+def read(record):
+    """A judgement as `claims.json` records it."""
+    parts = {kind: [Test(**{**own, "interval": Interval(**own["interval"])}) for own in record[kind]]
+             for kind in ("tests", "alternatives", "controls")}  # fmt: skip
+    return Judgement(**{**{name: record[name] for name in Judgement.__dataclass_fields__}, **parts})
+
+
+def test_the_documents_have_todays_sentences():
+    finite = json.loads((RESULTS / "claims.json").read_text().replace(": null", ": NaN"))
+    judgements = [replace(read(own), reference="") for own in finite]
+    for name, block, made in (("verdicts", "verdicts", markdown_table), ("reproduction", "claims", claim_by_claim)):
+        text = (ROOT / "docs" / f"{name}.md").read_text()
+        assert text == with_blocks(text, {block: made(judgements)}), name
+
+
 def test_criteria_are_older_than_the_data():
     tests = [test for claim in JUDGED for kind in ("tests", "alternatives", "controls") for test in claim[kind]]
     assert {test["timing"] for test in tests} == {"before the data"}
+
+
+def test_rows_in_other_units_say_what_they_measure():
+    for test in (own for claim in JUDGED for own in claim["alternatives"]):
+        units = [word for word in ("decades", "share of") if word in test["case"] and word not in test["statistic"]]
+        assert bool(test["measures"]) or not units, test["case"]
 
 
 def test_enough_networks_learnt():

@@ -52,6 +52,16 @@ def test_planted_networks_get_the_right_verdict_on_composing(network, verdict, e
     assert (found.verdict, outcomes(found.tests)) == (verdict, expected)
 
 
+def test_no_row_on_composing_is_shown_by_the_criterion_of_another():
+    """The stripes' share of outputs was shown as the gain in accuracy, other numbers of bumps as stripes alone."""
+    found = verdict_of(C10, {"stripes": planted_stripes(as_claimed)})
+    measured = {test.case: test.measured for test in found.alternatives if test.statistic == found.tests[3].statistic}
+    (share,) = [own for case, own in measured.items() if case.startswith("share of outputs")]
+    assert "accuracy" not in share
+    assert [own.endswith("all bumps alone") for case, own in measured.items() if "against all" in case] == [True]
+    assert not [own for own in found.alternatives if "stripes alone" in own.measured or "many bumps" in own.measured]
+
+
 def test_the_stripes_share_falls_and_the_bumps_rises_from_sums_to_bumps():
     task = TASK.replace(isolated=True, training="pick:0")
     right, stripes = truth(task)

@@ -2,10 +2,10 @@
 
 import { clamped } from "./grid.js";
 
-/** Starts in the middle of the grid, where a hold-out usually is. @param {PageData} data @returns {State} */
+/** Starts at a held-out combination, if there is one. @param {PageData} data @returns {State} */
 export function initialState(data) {
   return {
-    at: data.factors.map((factor) => Math.floor((factor.count - 1) / 2)),
+    at: [...data.start],
     decoder: 0,
     beside: data.models.length > 1 ? 1 : -1,
     plane: [0, Math.min(1, data.factors.length - 1)],

@@ -346,7 +346,8 @@ def marker_auroc_record(networks: xarray.Dataset, judgements: Iterable[Judgement
     numbers = {name: _score(own) for own in scored for name in names_of(own.name)}
     supported = {own.claim: own for own in judgements if own.verdict == "supported"}
     advice = [
-        f"recombine compare --remedy {remedy}: {text}. {name}: {sentence(supported[name])}"
+        f"recombine compare --remedy {remedy}: {text} (found on the paper's bump task; may "
+        f"not carry over to your images). {name}: {sentence(supported[name])}"
         for name, (remedy, text) in ADVICE.items() if name in supported
     ]  # fmt: skip
     return {"networks": about, "numbers": numbers, "advice": advice}

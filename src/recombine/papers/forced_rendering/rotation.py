@@ -15,6 +15,7 @@ tasks are paired by index, since their seeds are unrelated.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
@@ -341,7 +342,8 @@ def otherwise_blended(data: Data) -> dict[str, Sample]:
         bumps = data["controls"].sel(arm=FAILING)
         count = min(bumps.sizes["seed"], own.sizes["seed"])
         pair = (part.isel(seed=slice(count)) for part in (bumps, own))
-        samples["roughness of stages, bump task's less rotation's (decades)"] = difference(_rougher_inside, *pair)
+        words = "roughness of stages, bump task's less rotation's (decades)"
+        samples[words] = replace(difference(_rougher_inside, *pair), measures=words)
     return samples
 
 

@@ -7,6 +7,7 @@ C22, which compare with failing networks, it means all training bumps.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -25,13 +26,13 @@ Comparison = Callable[[xarray.Dataset, int], Sample]
 """Function that returns a sample from the study's Dataset for a number of bumps added to the stripes."""
 
 
-def _by_bumps(compare: Comparison, chosen: Callable[[int, Mapping[str, Any]], bool]) -> Samples:
+def _by_bumps(compare: Comparison, chosen: Callable[[int, Mapping[str, Any]], bool], measures: str = "") -> Samples:
     """Return one case per number of bumps accepted by `chosen`, given `shown` (50) and `many` (100) as attributes."""
 
     def cases(data: Data) -> dict[str, Sample]:
         result = data["stripes"]
         numbers = [bumps for bumps in listed_attribute(result, "added") if chosen(bumps, result.attrs)]
-        return {with_bumps(bumps): compare(result, bumps) for bumps in numbers}
+        return {with_bumps(bumps): replace(compare(result, bumps), measures=measures) for bumps in numbers}
 
     return cases
 
@@ -70,12 +71,16 @@ def other_gains(data: Data) -> dict[str, Sample]:
     """Return gains for other numbers of bumps, gains over all training bumps, and the change in stripe share."""
     result = data["stripes"]
     many, added = int(result.attrs["many"]), listed_attribute(result, "added")
-    cases = dict(_by_bumps(_gain, lambda n, about: n not in (0, about["many"]))(data))
-    cases[f"{with_bumps(many)} against all training bumps"] = _less_all_bumps("ood_accuracy")(result, many)
+    gain = "held-out accuracy, less that of "
+    alone = f"{gain}as many bumps without stripes"
+    cases = dict(_by_bumps(_gain, lambda n, about: n not in (0, about["many"]), alone)(data))
+    all_of_them = _less_all_bumps("ood_accuracy")(result, many)
+    cases[f"{with_bumps(many)} against all training bumps"] = replace(all_of_them, measures=f"{gain}all bumps alone")
     fewest, most = min(added), max(added)
     if fewest < most:
-        name = f"share of outputs that goes from the stripes to a bump where they cross, {fewest} to {most} bumps"
-        cases[name] = samples.difference("stripe_share", striped(result, fewest), striped(result, most))
+        words = "share of outputs that goes from the stripes to a bump where they cross"
+        fall = samples.difference("stripe_share", striped(result, fewest), striped(result, most))
+        cases[f"{words}, {fewest} to {most} bumps"] = replace(fall, measures=words)
     return cases
 
 
@@ -113,8 +118,8 @@ def _by_percent(chosen: Callable[[int], bool], *, errors: bool = False) -> Sampl
         pairs = {p: [result.sel(family=own, bumps=p) for own in (PERCENT, PERCENT_ALONE)] for p in percents}
         gains = {f"{p} %": samples.difference("ood_accuracy", *pair) for p, pair in pairs.items() if chosen(p)}
         words = "error without over with stripes, decades"
-        ratios = {f"{p} %, {words}": samples.ratio("ood_mse", *reversed(pair)) for p, pair in pairs.items() if errors}
-        return {**gains, **ratios}
+        ratios = {p: samples.ratio("ood_mse", *reversed(pair)) for p, pair in pairs.items() if errors}
+        return gains | {f"{p} %, {words}": replace(own, measures=f"held-out {words}") for p, own in ratios.items()}
 
     return cases
 
@@ -129,7 +134,7 @@ CLAIMS = (
             Statement(
                 above("held-out accuracy of networks trained on stripes alone", 0.9),
                 _by_bumps(_score("ood_accuracy"), lambda n, _: n == 0),
-                _by_bumps(_score("ood_accuracy"), lambda n, _: n > 0),
+                _by_bumps(_score("ood_accuracy"), lambda n, _: n > 0, "held-out accuracy"),
             ),
             Statement(
                 above("variance of their held-out outputs explained by the best sum of the two training stripes", 0.5),
@@ -139,7 +144,9 @@ CLAIMS = (
             Statement(
                 below("held-out error over blank with many bumps", 0.5),
                 _by_bumps(_score("ood_over_blank"), lambda n, about: n == about["many"]),
-                _by_bumps(_score("ood_over_blank"), lambda n, about: n not in (0, about["many"])),
+                _by_bumps(
+                    _score("ood_over_blank"), lambda n, about: n not in (0, about["many"]), "held-out error over blank"
+                ),
             ),
             Statement(
                 effect("held-out accuracy with many bumps, less that of as many bumps without stripes", 0.5),

@@ -5,6 +5,7 @@ Everything is measured in the interior of the hold-out. The first case of a clai
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -56,7 +57,9 @@ def _superposed_otherwise(data: Data) -> dict[str, Sample]:
     cases = {f"{code}, {words}": _of(data, form, code) for code in CODES for words, form in forms.items()}
     for code in CODES:
         networks = _networks(data, code)
-        cases[f"{code}, share of seeds less a half"] = samples.majority(superposed(networks) - SUPERPOSED, networks)
+        share = samples.majority(superposed(networks) - SUPERPOSED, networks)
+        words = f"share of networks in which it exceeds {SUPERPOSED}, less a half"
+        cases[f"{code}, share of seeds less a half"] = replace(share, measures=words)
     return {**cases, **_others(data, superposed, *CODES)}
 
 

@@ -12,11 +12,23 @@ from recombine.errors import listed
 from recombine.reproduction.claims import Judgement, Test
 from recombine.reproduction.criteria import DIRECTIONS
 from recombine.reproduction.figures import Section
-from recombine.reproduction.intervals import Interval
+from recombine.reproduction.intervals import CONFIDENCE, Interval
 
 AGREEING = ("supported", "as claimed")
 NAMED = 4  # maximum number of cases named in a sentence
 ROUNDING = 1e-12  # interval limits closer to 0 than this are written as 0
+DIRECTION = (
+    "As claimed: too few networks learnt for a verdict, so a test only says whether its estimate lies on the claimed "
+    "side of its bound, or of 0 for an effect."
+)
+TIMING = {
+    "before the data": "criteria registered before the data",
+    "after the data": "criteria changed after the data",
+    "not registered": "not known when the criteria were written",
+}
+LEGEND = (
+    "In brackets: 95 % intervals. δ: the smallest effect that matters. Learnt: networks that count, of those trained."
+)
 MARK = re.compile(r"<!-- (\w+): begin -->\n.*?<!-- \1: end -->", re.DOTALL)
 """Markers between which `recombine report --write FILE` inserts the block with the given name."""
 SPECIAL = re.compile(r"\\(?=[!-/:-@\[-`{-~])|&(?=#?\w+;)|<(?! )|`|\](?=[(\[:])")
@@ -38,26 +50,54 @@ def _limit(value: float) -> str:
     return "0" if abs(value) < ROUNDING else f"{value:.3g}"
 
 
-def sentence(judgement: Judgement) -> str:
-    """Summarise the primary tests: for each statistic, its values, the claimed range, and the cases that differ."""
+def statements(judgement: Judgement) -> list[str]:
+    """Say for each statement what was measured, on how many networks, what came out, and how that is judged."""
     if judgement.tests and not any(test.learnt for test in judgement.tests):
-        return f"In no case did any of {max(test.trained for test in judgement.tests)} networks learn its training set."
+        most = max(test.trained for test in judgement.tests)
+        return [f"In no case did any of {most} networks learn its training set."]
     statistics = dict.fromkeys(test.statistic for test in judgement.tests)
     parts = [_statement([test for test in judgement.tests if test.statistic == own]) for own in statistics]
-    text = "; ".join(parts) or "nothing measured"
-    return f"{text[0].upper()}{text[1:]}."
+    return parts or ["Nothing was measured."]
+
+
+def sentence(judgement: Judgement) -> str:
+    """Return all statements as one text."""
+    return " ".join(statements(judgement))
 
 
 def _statement(tests: Sequence[Test]) -> str:
-    first = tests[0]
-    if len(tests) == 1:
-        case = f" ({first.case})" if first.case else ""
-        return f"{first.statistic}{case} {interval_text(first.interval)}, claimed {first.claimed}"
+    first, others = tests[0], [test for test in tests if test.outcome not in AGREEING]
+    statistic = f"{first.statistic[0].upper()}{first.statistic[1:]}"
+    case = f" ({first.case})" if first.case and len(tests) == 1 else ""
+    counts = zip(*((test.learnt, test.trained) for test in tests), strict=True)
+    networks = " of ".join(f"{min(own)}" if min(own) == max(own) else f"{min(own)}–{max(own)}" for own in counts)
     values = [test.interval.value for test in tests if isfinite(test.interval.value)]
-    span = f"{min(values):.3g} to {max(values):.3g}" if values else "no value"
-    others = [test for test in tests if test.outcome not in AGREEING]
-    text = f"{first.statistic} {span}, claimed {first.claimed}, in {len(tests) - len(others)} of {len(tests)} cases"
-    return f"{text} ({_named(others)})" if others else text
+    if not values:
+        return f"{statistic}{case} has no value: {networks} networks count."
+    if len(tests) == 1:
+        value, outcome = f"{interval_text(first.interval)} over", str(first.outcome)
+        if first.outcome == "undecided" and first.level > CONFIDENCE:  # the interval shown may be clear
+            outcome += f" at {100 * first.level:.4g} %, the level corrected for several tests"
+    else:
+        word = "as claimed" if any(test.outcome in DIRECTIONS for test in tests) else "supported"
+        value = f"{min(values):.3g} to {max(values):.3g} in {len(tests)} cases, each over"
+        outcome = f"{word} in {len(tests) - len(others)} of {len(tests)}"
+        outcome += f" ({_named(others)})" if others else ""
+    found = f"{statistic}{case} came out at {value} the {networks} networks that learnt"
+    return f"{found}; claimed {first.claimed}: {outcome}."
+
+
+def explained(judgement: Judgement) -> list[str]:
+    """Return a claim's evidence, the verdict that follows, and how far it depends on choices, in sentences."""
+    counts = Counter(test.outcome for test in judgement.tests)
+    outcomes = ", ".join(f"{number} {outcome}" for outcome, number in counts.most_common())
+    tests = "1 test" if len(judgement.tests) == 1 else f"{len(judgement.tests)} tests"
+    verdict = f"Verdict: {verdict_text(judgement)} ({tests}: {outcomes}); {TIMING[judgement.timing]}."
+    lines = [*statements(judgement), verdict]
+    lines += [DIRECTION] if judgement.verdict == "direction only" else []
+    if (others := robustness(judgement)) != "–":
+        lines.append(f"Other measures, stages and networks, which do not change the verdict: {others}.")
+    return lines
 
 
 def _named(tests: Sequence[Test]) -> str:
@@ -97,7 +137,7 @@ def verdict_text(judgement: Judgement) -> str:
     text: str = judgement.verdict
     if judgement.verdict == "direction only":
         directions = [test.outcome for test in judgement.tests if test.outcome in DIRECTIONS]
-        text = f"direction: as claimed in {directions.count('as claimed')} of {len(directions)}"
+        text = f"direction: as claimed in {directions.count('as claimed')} of {len(directions)} tests"
     return f"{text} (after the data)" if judgement.timing == "after the data" else text
 
 
@@ -115,8 +155,8 @@ def table(heads: Sequence[str], rows: Iterable[Iterable[object]]) -> str:
 
 
 def markdown_table(judgements: Sequence[Judgement]) -> str:
-    """Return the verdicts as a Markdown table, with reference verdicts if any claim has only a direction."""
-    referenced = any(judgement.verdict == "direction only" for judgement in judgements)
+    """Return the verdicts as a Markdown table, with reference verdicts where claims have only a direction."""
+    referenced = any(judgement.verdict == "direction only" and judgement.reference for judgement in judgements)
     heads = ["claim", "verdict", *(["reference"] if referenced else []), "evidence", "robustness", "learnt / trained"]
     return table(heads, (
         (
@@ -166,14 +206,16 @@ def claim_by_claim(judgements: Sequence[Judgement]) -> str:
     parts = []
     for judgement in judgements:
         parts.append(f"### {escaped(judgement.claim)}: {verdict_text(judgement)}\n")
-        parts.append(f"{escaped(judgement.text)} ({escaped(judgement.where)}).\n\n{escaped(sentence(judgement))}\n")
+        parts.append(
+            f"{escaped(judgement.text)} ({escaped(judgement.where)}).\n\n{escaped(' '.join(explained(judgement)))}\n"
+        )
         rows = [
-            (kind, test.case, test.statistic, interval_text(test.interval), test.claimed,
+            (kind, test.case, test.measured, interval_text(test.interval), test.claimed,
              test.outcome + (" (after the data)" if test.timing == "after the data" else ""),
              f"{test.learnt}/{test.trained}")
             for kind, test in evidence(judgement)
         ]  # fmt: skip
-        heads = ("", "case", "statistic", "estimate [95 % interval]", "claimed", "outcome", "learnt / trained")
+        heads = ("", "case", "measured", "estimate [95 % interval]", "claimed", "outcome", "learnt / trained")
         parts += [table(heads, rows) + "\n"] if rows else []
     return "\n".join(parts)
 
