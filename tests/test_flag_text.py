@@ -72,7 +72,7 @@ def parts(draw: st.DrawFn, registry: Registry[Any], kind: str) -> Variant:
 
 
 @pytest.mark.parametrize(("registry", "kind"), KINDS, ids=[f"{r.field}-{k}" for r, k in KINDS])
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_every_part_is_the_one_that_its_text_gives(registry, kind, data):
     part = data.draw(parts(registry, kind))
@@ -82,7 +82,7 @@ def test_every_part_is_the_one_that_its_text_gives(registry, kind, data):
     assert registry.parse(part.model_dump(mode="json")) == part
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_a_task_of_random_parts_too(data):
     encoding = data.draw(parts(ENCODINGS, data.draw(st.sampled_from(list(ENCODINGS)))))

@@ -77,12 +77,20 @@ def test_right_places_with_a_large_error_compose_partly(task):
         ((0.6, 0.6, 1.0, 1.0), UNLEARNT),
         ((0.3, 0.3, 0.4, 0.4), UNLEARNT),
         ((0.3, 0.5, 0.98, 0.95), COMPOSES),  # as well as it has learnt
+        ((0.2, 0.28, 0.894, 0.895), COMPOSES),
+        ((0.2, 0.28, 0.7, 0.7), PARTLY),
         ((0.001, 0.05, 1.0, 0.95), COMPOSES),
         ((float("nan"), 0.05, 1.0, 0.95), ""),
     ],
 )
 def test_the_rule(scores, expected):
     assert outcome(dict(zip(outcomes.SCORES, scores, strict=True))) == expected
+
+
+def test_advice_follows_the_gap_between_kept_and_held_out(task):
+    assert "but only 0% of held-out outputs" in diagnosed(task, PlantedDecoder(SIZE, task.held_out, "image")).advice[0]
+    assert "training for longer" in diagnosed(task, Faint(task, 0.3)).advice[0]
+    assert diagnosed(task, Faint(task, 0.9)).advice == []
 
 
 def test_no_outcome_without_targets_or_a_holdout(task):

@@ -104,7 +104,7 @@ def test_a_diagnosis_is_within_its_stated_error(results):
             errors = sampled[f"{name}{SUFFIX}"]
             off = np.abs(np.atleast_1d(sampled[name] - whole[name]))[-1]
             inside[name] += off <= np.atleast_1d(errors)[-1] * errors.attrs["quantile"] + 1e-5  # rounding
-    assert min(inside.values()) >= 0.9 * draws, inside
+    assert min(inside.values()) >= 0.85 * draws, inside  # 1 in 300 such tests would have fewer by chance
 
 
 def test_a_million_points_take_little_memory():

@@ -166,9 +166,8 @@ def test_a_penalty_is_zero_at_its_solution_and_positive_off_it(kind, relative):
     torch.manual_seed(0)
     penalty, codes = REMEDIES.parse(text), torch.rand(32, 4)
     at, off = (penalty.loss(Separated(mix), codes, (2, 2), None).item() for mix in (0.0, 1.0))
-    assert at == pytest.approx(0, abs=2e-3)
-    assert off > 20 * at
-    assert off > 0.01
+    assert at == pytest.approx(0, abs=1e-4)
+    assert off > 0.1
 
 
 @pytest.mark.parametrize("kind", [*SOLVED[:4], "jacobian_l1"])

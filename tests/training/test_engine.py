@@ -60,7 +60,7 @@ def plainly_trained(spec):
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "dropout"])
 def test_engine_trains_as_a_plain_loop_does(kind):
-    spec = small_spec(kind, seed=3, absolute=0.1, lr=2e-3)
+    spec = small_spec(kind, seed=3, steps=6, absolute=0.1, lr=2e-3)
     module, errors = plainly_trained(spec)
     ensemble, state = trained([spec])
     named = ensemble.named_weights(state, 0)
@@ -75,35 +75,23 @@ def test_engine_trains_as_a_plain_loop_does(kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_member_ends_as_its_solo_run_bit_for_bit(kind):
+def test_member_ends_as_its_solo_run_bit_for_bit_also_after_a_stop(kind):
     """Members that differ in seed, rates, penalties, training set and its size, and length."""
-    first = small_spec(kind)
+    first = small_spec(kind, steps=6)
     penalties = ("entropy:0.3", "variance:0") if first.penalties else ()
-    specs = [
-        first,
-        small_spec(kind, seed=1, lr=5e-3, weight_decay=0.5, absolute=0.2, penalties=penalties),
-        small_spec(kind, seed=2, task={"training": "draws:23", "sigma": 1.5, "holdout": "corner", "polarity": "dark"}),
-        small_spec(kind, epochs=2),
-    ]
-    together, state = trained(specs)
+    task = {"training": "draws:23", "sigma": 1.5, "holdout": "corner", "polarity": "dark"}
+    rates = {"lr": 5e-3, "weight_decay": 0.5, "absolute": 0.2}
+    specs = [first, small_spec(kind, seed=1, task=task, penalties=penalties, epochs=2, **rates)]
+    together, whole = trained(specs)
     for index, spec in enumerate(specs):
         alone, solo = trained([spec])
-        assert torch.equal(state.weights[index], solo.weights[0])
-        assert torch.equal(state.errors[index], solo.errors[0])
-        assert together.totals[index] == alone.totals[0] == int(state.step[index])
-    for a in range(len(specs)):
-        for b in range(a):
-            assert not torch.allclose(state.weights[a], state.weights[b], atol=1e-4)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_interrupted_anywhere_it_goes_on_to_the_same_bits(kind):
-    specs = [small_spec(kind, seed=seed) for seed in range(2)]
-    _, whole = trained(specs)
-    _, state = trained(specs, steps=5)
-    assert 0 < int(state.step[0]) < specs[0].recipe.steps
-    kept = [{name: part.clone() for name, part in state.member(index).items()} for index in range(2)]
-    resumed = State.stack(kept, CPU)
+        assert torch.equal(whole.weights[index], solo.weights[0])
+        assert torch.equal(whole.errors[index], solo.errors[0])
+        assert together.totals[index] == alone.totals[0] == int(whole.step[index])
+    assert not torch.allclose(whole.weights[0], whole.weights[1], atol=1e-4)
+    _, state = trained(specs, steps=2)
+    assert 0 < int(state.step[0]) < first.recipe.steps
+    resumed = State.stack([state.member(index) for index in range(2)], CPU)
     for _ in fit(Ensemble(specs, CPU), resumed):
         pass
     assert torch.equal(resumed.weights, whole.weights)

@@ -10,7 +10,7 @@ from recombine.cli.options import Overwrite, SomePath
 from recombine.cli.sweep import parse_seeds, spec_flags, specs_from
 from recombine.cli.tables import Column, write_table
 from recombine.cli.train import TrainingFlags
-from recombine.console import console, say
+from recombine.console import console, paragraph, say
 from recombine.errors import InvalidValue, listed
 from recombine.files import require_folder
 from recombine.manifest import write_into
@@ -68,6 +68,8 @@ def compare(
         Column("from", list(table["source"]), "left"),
     ]
     write_table(console(), columns)
+    task = bases[0].task
+    paragraph(f"task {task.kind}; {task.holdout_summary}")
     if collapsed := [f"{row['remedy']} ({row['collapsed']})" for _, row in table.iterrows() if row["collapsed"]]:
         say(f"not learnt (images of kept combinations hardly better than blank): {listed(collapsed)}")
     if out is not None:

@@ -4,8 +4,8 @@ An output is *right* if the nearest target of the grid is its own, or looks the 
 are relative to that of the mean kept target, kept and held-out ones apart. A module
 
 - has *not learnt* if its kept error is at least `NOT_LEARNT`, or fewer than `HALF` of the kept outputs are right;
-- *composes* if at least `MOST` of the held-out outputs are right, and their error is at most `SMALL` or at most `TIMES`
-  the kept error;
+- *composes* if at least `MOST` as many held-out as kept outputs are right, and no fewer than `LEAST`, and if their
+  error is at most `SMALL` or at most `TIMES` the kept error;
 - *does not compose* if fewer than `HALF` of the held-out outputs are right;
 - composes *partly* otherwise.
 
@@ -22,16 +22,16 @@ from typing import Any
 import numpy as np
 
 NOT_LEARNT = 0.5
-MOST, HALF = 0.9, 0.5
+MOST, LEAST, HALF = 0.9, 0.8, 0.5
 SMALL, TIMES = 0.1, 2.0
 PARTING = 0.08
 
 COMPOSES, PARTLY, FAILS, UNLEARNT = "composes", "partly composes", "does not compose", "not learnt"
 RULE = (
-    f"rule: composes if at least {MOST:.0%} of held-out outputs are right and their error is at most {SMALL:g} or "
-    f"{TIMES:g} times the kept error; does not compose if fewer than {HALF:.0%} are right; else partly; not learnt if "
-    f"the kept error is at least {NOT_LEARNT:g} or fewer than {HALF:.0%} of kept outputs are right. Right: the nearest "
-    "target of the grid is the output's own; errors: relative to that of the mean kept target"
+    f"rule: composes if at least {MOST:.0%} as many held-out as kept outputs are right ({LEAST:.0%} at least) and "
+    f"their error is at most {SMALL:g} or {TIMES:g} times the kept error; does not compose if fewer than {HALF:.0%} "
+    f"are right; else partly; not learnt if the kept error is at least {NOT_LEARNT:g} or fewer than {HALF:.0%} of kept "
+    "outputs are right. Right: the nearest target of the grid is the output's own"
 )
 
 
@@ -47,7 +47,7 @@ def outcome(scores: Mapping[str, float]) -> str:
         return ""
     if not kept < NOT_LEARNT or kept_right < HALF:
         return UNLEARNT
-    if right >= MOST and held_out <= max(SMALL, TIMES * kept):
+    if right >= max(LEAST, MOST * kept_right) and held_out <= max(SMALL, TIMES * kept):
         return COMPOSES
     return FAILS if right < HALF else PARTLY
 

@@ -13,7 +13,7 @@ from typing import Any, Self
 import numpy as np
 import xarray
 
-from recombine.diagnosis.outcome import FAILS, PARTING, PARTLY, RULE, outcome, parting_stage
+from recombine.diagnosis.outcome import FAILS, MOST, PARTING, PARTLY, RULE, outcome, parting_stage
 from recombine.metrics.registry import STAGE_METRICS
 from recombine.metrics.sampling import SUFFIX
 from recombine.metrics.stages import metric_method
@@ -24,7 +24,6 @@ OUTPUT_SCORES = (
     "ood_factor_accuracy", "kernel_agreement", "kernel_p", "superposition",
 )  # fmt: skip
 """Output scores shown in the summary."""
-REGIONS = {"id_accuracy": "kept", "ood_accuracy": "held-out"}
 MARKER_AUROC = "marker_auroc.json"
 """Name of the file with AUROCs and advice within a paper's package."""
 RECORD = "telling"
@@ -131,8 +130,11 @@ class Diagnosis(xarray.Dataset):
         remedies = self.marker_auroc.get("advice", [])
         if not remedies or self.outcome not in (PARTLY, FAILS):
             return []
-        right = f"{float(self['ood_accuracy']):.0%} of its held-out outputs are right"
-        return [f"advice: the module fits the kept targets, but {right}; try:", *remedies]
+        kept, right = float(self["id_accuracy"]), float(self["ood_accuracy"])
+        if right >= MOST * kept:
+            return ["advice: held-out outputs are right as often as kept ones, but less exact; try training for longer"]
+        first = f"advice: {kept:.0%} of kept but only {right:.0%} of held-out outputs are right; try"
+        return [f"{first} (with your own --data or task, --decoder and --holdout):", *remedies]
 
     @property
     def outcome(self) -> str:
@@ -149,11 +151,15 @@ class Diagnosis(xarray.Dataset):
         """Return the outcome with its numbers and rule, and the stage at which held-out points part from kept ones."""
         lines = []
         if self.outcome:
-            shares = [f"{float(self[name]):.1%} of {region} outputs" for name, region in REGIONS.items()]
+            kept_right, right = (float(self[name]) for name in ("id_accuracy", "ood_accuracy"))
+            by_factor = self["ood_factor_accuracy"].to_series()
+            factors = ", ".join(f"{name} {share:.0%}" for name, share in by_factor.items())
             kept, held_out = (float(self[name]) for name in ("id_over_mean", "ood_over_mean"))
-            times = f" ({held_out / kept:.2g} times)" if kept > 0 else ""
-            errors = f"held-out error {held_out:.2g} of the mean target's, kept {kept:.2g}{times}"
-            lines += [f"outcome: {self.outcome}: right are {' and '.join(shares)}; {errors}", RULE]
+            times = f", {held_out / kept:.2g} times as large" if kept > 0 else ""
+            lines += [
+                f"outcome: {self.outcome}: {kept_right:.1%} of kept and {right:.1%} of held-out outputs are right "
+                f"({factors}); errors are {kept:.2g} and {held_out:.2g} of the mean target's{times}", RULE,
+            ]  # fmt: skip
         if "step_change" in self:
             changes, most = self["step_change"].values, f"at most {PARTING:g} in networks that compose"
             found = parting_stage(self["stage"].values, changes)
@@ -182,7 +188,7 @@ class Diagnosis(xarray.Dataset):
 
     def summary_lines(self) -> list[str]:
         """Return the lines below the table: output scores, hold-out, method, outcome, AUROCs, advice, and notes."""
-        lines, record = [], self.marker_auroc
+        lines, record = self._outcome_lines(), self.marker_auroc  # the answer first
         for name in OUTPUT_SCORES:
             if name in self:
                 for case, text in zip(self._cases(name), self._cells(name, ".3g", ".2g"), strict=True):
@@ -191,7 +197,6 @@ class Diagnosis(xarray.Dataset):
         lines += [f"hold-out: {self.attrs['holdout']}"] if "holdout" in self.attrs else []
         method = metric_method(self.attrs)
         lines += [f"metric: {method}"] if method else []
-        lines += self._outcome_lines()
         shown = any(_auroc(record, name) for name in record.get("numbers", {}))
         lines += [AUROC_MEANING, f"AUROCs come from {record['networks']}"] if shown else []
         return [*lines, *self.advice, *(f"note: {note}" for note in self.notes)]

@@ -147,7 +147,7 @@ class Interaction(Penalty):
     knows = ("factor blocks", "pixel coordinates")
     version = 1  # heads are summed
     kind: Literal["interaction"] = "interaction"
-    weight: Weight = 1e-3
+    weight: Weight = 1e-4
     """Weight of the term in the loss (0.05 in the published code)."""
     rows: Rows = 0.125
     """Share of the batch that it is computed on."""

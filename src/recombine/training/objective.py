@@ -135,6 +135,7 @@ class Objective:
                 raise InvalidValue("decoder", tuple(outputs.shape[1:]), f"a module with outputs of shape {expected}")
         decode, noise = self.decode(weights, batch.buffers), Noise(batch.seed, batch.step, "penalties")
         for penalty in self.penalties:
+            before = torch.get_rng_state()
             try:
                 value = penalty.loss(decode, batch.inputs, self.blocks, noise)
             except torch.OutOfMemoryError:
@@ -142,6 +143,9 @@ class Objective:
             except Exception as error:
                 allowed = f"one that fits decoder and task ({reason_of(error)})"
                 raise InvalidValue("remedy", str(penalty), allowed) from error
+            if not torch.equal(before, torch.get_rng_state()):  # results would depend on the other members
+                allowed = "one that draws random numbers by recombine.remedies.noise, from the given generator"
+                raise InvalidValue("remedy", str(penalty), allowed)
             if not isinstance(value, Tensor) or value.ndim or not bool(torch.isfinite(value)):
                 shown = tuple(value.shape) if isinstance(value, Tensor) and value.ndim else value
                 raise InvalidValue("remedy", str(penalty), f"one whose loss is a finite scalar, not {shown}")
