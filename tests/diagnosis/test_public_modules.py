@@ -79,9 +79,12 @@ QUANTISES = "no forward-mode derivative"
 RANDOM = "outputs are random in evaluation mode"
 MODULES = {
     unet: (EXACT, None, ["conv_in", "down_blocks.0", "down_blocks.1", "mid_block", "up_blocks.0", "up_blocks.1"]),
-    quantised_autoencoder: (QUANTISES, None, ["encoder", "quant_conv", "quantize", "decoder.conv_in"]),
+    quantised_autoencoder: (QUANTISES, "sample was measured", ["encoder", "quant_conv", "quantize", "decoder.conv_in"]),
     masked_autoencoder: (EXACT, RANDOM, ["vit.embeddings", "vit.layernorm", "decoder.decoder_embed"]),
-    swin: (EXACT, None, ["embeddings", "encoder.layers.0.blocks.0", "encoder.layers.0.blocks.1", "encoder.layers.1"]),
+    swin: (
+        EXACT, "last_hidden_state was measured",
+        ["embeddings", "encoder.layers.0.blocks.0", "encoder.layers.0.blocks.1", "encoder.layers.1"],
+    ),  # fmt: skip
 }
 
 

@@ -269,7 +269,7 @@ def _measured(
     def checked() -> Iterator[Stage]:
         nonlocal outputs
         for stage in stages:
-            begin(stage.name)
+            begin(f"stage {stage.name}")
             if not stage.features.shape[-1] or not bool(torch.isfinite(stage.features).all()):
                 field, value = ("encode", subject.encoding) if stage.name == INPUT else ("module", stage.name)
                 raise InvalidValue(field, value, "finite numbers, at least one, at every grid point")
