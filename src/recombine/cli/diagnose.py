@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -48,7 +49,7 @@ class SubjectFlags:
     turn: Annotated[float | None, Parameter(help=FORMS["turn"])] = None
     bins: Annotated[str | None, Parameter(help=FORMS["bins"])] = None
     repeats: Annotated[Literal["mean", "keep"] | None, Parameter(help=FORMS["repeats"])] = None
-    weights: Path | None = None
+    weights: SomePath | None = None
     """A .safetensors file with the module's weights."""
     encoding: Annotated[
         str | None,
@@ -57,7 +58,7 @@ class SubjectFlags:
     holdout: Annotated[
         str | None, Parameter(help=f"Combinations held out of training: {listed(HOLDOUTS)}; {WITH_FIELDS}.")
     ] = None
-    targets: Path | None = None
+    targets: SomePath | None = None
     """A .npy file with the target outputs, one row per grid point; the last factor varies fastest."""
     background: float | None = None
     """Grey value of an empty image. Default: 0."""
@@ -73,7 +74,7 @@ class SubjectFlags:
         """Return the named modules, runs or checkpoints, and the other arguments of `diagnose` and `explore`."""
         if not any(factory.startswith(RUN) for factory in factories):
             self._refuse(["store"], f"omitted unless a factory is {RUN}KEY")
-        trained = [factory.startswith(RUN) or Path(factory).is_dir() for factory in factories]
+        trained = [factory.startswith(RUN) or os.path.isdir(factory) for factory in factories]
         if all(trained):
             own_names = [own.name for own in fields(self) if own.name != "store"]
             self._refuse(own_names, "omitted for runs and checkpoints, whose spec defines it")

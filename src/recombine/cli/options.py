@@ -29,7 +29,7 @@ def _whole(_: Any, tokens: Sequence[Token]) -> int:
 def _path(_: Any, tokens: Sequence[Token]) -> Path:
     """Return a path; reject an empty one, which would mean the current folder."""
     if not tokens[0].value:
-        raise ValueError("must be a path, got nothing")
+        raise ValueError("a path must not be empty")
     return Path(tokens[0].value)
 
 

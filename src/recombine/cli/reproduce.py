@@ -139,8 +139,8 @@ def _print_verdicts(judgements: Sequence[Judgement]) -> None:
 
 
 def report(
-    folder: SomePath, /, *, write: list[Path] | None = None, marker_auroc: Path | None = None,
-    reference: Path | None = None, store: SomePath | None = None, overwrite: Overwrite = False,
+    folder: SomePath, /, *, write: list[Path] | None = None, marker_auroc: SomePath | None = None,
+    reference: SomePath | None = None, store: SomePath | None = None, overwrite: Overwrite = False,
     paper: PaperName = None,
 ) -> None:  # fmt: skip
     """Regenerate the figures, verdicts and HTML page of a results folder from its datasets.

@@ -156,7 +156,7 @@ def _spec(choice: Mapping[str, str], tasks: dict[tuple[Any, ...], Any]) -> RunSp
         tasks[same] = TASKS[kind](**task)
     recipe = Recipe(**{name: choice[name] for name in Recipe.model_fields if name in choice})
     spec = RunSpec(task=tasks[same], decoder=parts["decoder"], recipe=recipe)
-    for remedy in filter(None, re.split(r"\+(?!\d)", choice.get("remedy", ""))):  # the plus of 1e+3 joins nothing
+    for remedy in re.split(r"\+(?!\d)", choice["remedy"]) if "remedy" in choice else ():  # not at the plus of 1e+3
         spec = spec.with_remedy(remedy)
     return spec
 
