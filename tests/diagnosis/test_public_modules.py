@@ -82,9 +82,10 @@ MODULES = {
     quantised_autoencoder: (QUANTISES, "sample was measured", ["encoder", "quant_conv", "quantize", "decoder.conv_in"]),
     masked_autoencoder: (EXACT, RANDOM, ["vit.embeddings", "vit.layernorm", "decoder.decoder_embed"]),
     swin: (
-        EXACT, "last_hidden_state was measured",
+        EXACT,
+        "last_hidden_state was measured",
         ["embeddings", "encoder.layers.0.blocks.0", "encoder.layers.0.blocks.1", "encoder.layers.1"],
-    ),  # fmt: skip
+    ),
 }
 
 
