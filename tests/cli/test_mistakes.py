@@ -63,7 +63,7 @@ MISTAKES = [
     ("train --decoder cnn:width=8 --width 16", "decoder.width"), ("train --task rotation --sigma 2", "sigma"),
     ("train --holdout mask:{places}/absent.npy", "absent.npy"), ("train --holdout center:0:27", "allow_unseen"),
     ("train {small} --remedy hessian+", "remedy"), ("train {small} --decoder mlp:", "FIELD=VALUE"),
-    ("runs export {places}/new --layout tar", "--layout"), ("runs export --to=", "empty"),
+    ("runs export {places}/new --layout tar", "--layout"), ("diagnose a:b --weights=", "empty"),
     # other settings
     ("train --seeds -3", "seeds"), ("train --seeds 5..2", "seeds"), ("train --seeds 10000000", "seeds"),
     ("train --members 0", "members"), ("train --checkpoint never", "checkpoint"), ("train --device cuda", "device"),
