@@ -57,23 +57,19 @@ def list_runs(
     everything
         List all runs.
     """
-    from recombine.store.table import selected
-
     if newest < 1:
         raise InvalidValue("newest", newest, "at least 1")
     opened = Store(store, create=False)
-    table = opened.table()
-    unreadable = table.attrs["unreadable"]
-    matching = table if where is None else selected(table, where)
-    shown = matching if everything else matching.tail(newest)
+    shown = opened.table(where, None if everything else newest)
+    matching, unreadable = shown.attrs["matching"], shown.attrs["unreadable"]
     if len(shown):
         _write_listing(shown)
-    if len(shown) < len(matching):
-        say(f"the newest {len(shown)} of {len(matching)}; --all lists all, --where selects")
+    if len(shown) < matching:
+        say(f"the newest {len(shown)} of {matching}; --all lists all, --where selects")
     unfinished = opened.unfinished()
     tail = f", {len(unfinished)} unfinished ({_some(unfinished)})" if unfinished else ""
-    count = counted(len(table), "finished run")
-    say(f"{count if where is None else f'{len(matching)} of {count}'} in {opened.path}{tail}")
+    count = counted(shown.attrs["finished"], "finished run")
+    say(f"{count if where is None else f'{matching} of {count}'} in {opened.path}{tail}")
     if not unreadable:
         return 0
     say(f"cannot be listed: {_some(unreadable)}; 'recombine verify {opened.path}' says why")

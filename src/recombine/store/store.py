@@ -188,23 +188,26 @@ class Store:
             raise InvalidValue("run", prefix, f"the key of one finished run, or a unique prefix of it{several}")
         return self.run(matching[0])
 
-    def table(self, where: str | None = None) -> pandas.DataFrame:
+    def table(self, where: str | None = None, newest: int | None = None) -> pandas.DataFrame:
         """Return a DataFrame of the readable finished runs, oldest first, indexed by key.
 
         Its columns are `status`, every field of the spec by dotted name (`task.encoding.kind`, `decoder.depth`,
-        `recipe.lr`), the scores, and `finished`; `attrs["unreadable"]` lists the keys of unreadable runs.
+        `recipe.lr`), the scores, and `finished`. `attrs` has the numbers of `matching` and of all `finished` runs, and
+        the keys of `unreadable` ones.
 
         Parameters
         ----------
         where
             Expression that selects runs, e.g. `encoding == 'bump' and depth >= 4 and ood_accuracy > 0.9`.
+        newest
+            Maximum number of rows; older runs are left out. Default: all.
         """
-        from recombine.store.table import selected, table_of
+        from recombine.store.table import table_of
 
         rows, unreadable = index.rows_of(self.path)
-        table = table_of(rows)
-        table.attrs["unreadable"] = unreadable
-        return table if where is None else selected(table, where)
+        table = table_of(rows, where, newest)
+        table.attrs |= {"unreadable": unreadable, "finished": len(rows)}
+        return table
 
     def lock(self, key: str) -> Lock:
         """Return the lock to hold while training a run."""

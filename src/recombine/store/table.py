@@ -30,31 +30,59 @@ ALLOWED = (
     ast.Gt, ast.GtE, ast.In, ast.NotIn, ast.Is, ast.IsNot, ast.Constant, ast.List, ast.Tuple, ast.Name, ast.Attribute,
     ast.Load,
 )  # fmt: skip
-"""Syntax allowed in an expression: no calls or subscripts, since `query` could run code."""
+"""Syntax allowed in an expression: no calls or subscripts, since `eval` could run code."""
 
 
-def table_of(rows: Sequence[Row]) -> pandas.DataFrame:
-    """Return rows of the index as a DataFrame, indexed by key."""
-    import pandas
+def table_of(rows: Sequence[Row], where: str | None = None, newest: int | None = None) -> pandas.DataFrame:
+    """Return the newest rows of the index for which an expression is true, indexed by key.
 
-    flat = json.loads(f"[{','.join(row.values for row in rows)}]")  # much faster than parsing a list per run
-    values = {name: flat[place :: len(COLUMNS)] for place, name in enumerate(COLUMNS)}
-    # Runs that differ only in their seed share their settings, which are parsed once and then repeated.
-    numbers = {text: number for number, text in enumerate(dict.fromkeys(row.settings for row in rows))}
-    fields = [
-        {name: json.dumps(value) if isinstance(value, list) else value for name, value in json.loads(text).items()}
-        for text in numbers
-    ]
-    settings = pandas.DataFrame(fields)
-    repeated = settings.take([numbers[row.settings] for row in rows])
-    finished = np.array(values["finished"], dtype=float)
-    columns: dict[str, Any] = {"status": values["status"]}
-    columns |= {name: repeated[name].array for name in repeated}
-    columns["seed"] = values["seed"]
-    columns |= {name: np.array(values[name], dtype=float) for name in SCORES}  # NaN where a region is empty
-    columns["finished"] = pandas.to_datetime(finished, unit="s", utc=True)
-    keys = pandas.Index([row.key for row in rows], name="key", dtype=object)
-    return pandas.DataFrame(columns, index=keys).take(np.argsort(finished, kind="stable"))
+    `attrs["matching"]` is the number of all rows for which it is true.
+    """
+    columns = _Columns(rows)
+    at = columns.oldest_first
+    if where is not None:
+        at = _selected(columns, at, where)
+    table = columns.part(columns.names, at if newest is None else at[-newest:])
+    table.attrs["matching"] = len(at)
+    return table
+
+
+class _Columns:
+    """The columns of a table, built only for the names and rows that are needed, since stores can be large."""
+
+    def __init__(self, rows: Sequence[Row]) -> None:
+        import pandas
+
+        flat = json.loads(f"[{','.join(row.values for row in rows)}]")  # much faster than parsing a list per run
+        self.values = {name: flat[place :: len(COLUMNS)] for place, name in enumerate(COLUMNS)}
+        # Runs that differ only in their seed share their settings, which are parsed once and then repeated.
+        numbers = {text: number for number, text in enumerate(dict.fromkeys(row.settings for row in rows))}
+        fields = [
+            {name: json.dumps(value) if isinstance(value, list) else value for name, value in json.loads(text).items()}
+            for text in numbers
+        ]
+        self.settings, self.number = pandas.DataFrame(fields), np.array([numbers[row.settings] for row in rows], int)
+        self.keys = [row.key for row in rows]
+        self.names = ["status", *self.settings, "seed", *SCORES, "finished"]
+        self.oldest_first = np.argsort(np.array(self.values["finished"], dtype=float), kind="stable")
+
+    def part(self, names: Sequence[str], at: np.ndarray) -> pandas.DataFrame:
+        """Return some columns of the rows at these positions."""
+        import pandas
+
+        index = pandas.Index([self.keys[row] for row in at], name="key", dtype=object)
+        return pandas.DataFrame({name: self._column(name, at) for name in names}, index=index)
+
+    def _column(self, name: str, at: np.ndarray) -> Any:
+        import pandas
+
+        if name in self.settings:
+            return self.settings[name].array.take(self.number[at])
+        values = [self.values[name][row] for row in at]
+        if name in ("status", "seed"):
+            return values
+        numbers = np.array(values, dtype=float)  # NaN where a region is empty
+        return pandas.to_datetime(numbers, unit="s", utc=True) if name == "finished" else numbers
 
 
 def short_name(column: str) -> str:
@@ -63,26 +91,29 @@ def short_name(column: str) -> str:
     return name.removeprefix("task.").removeprefix("recipe.").removeprefix("decoder.")
 
 
-def selected(table: pandas.DataFrame, where: str) -> pandas.DataFrame:
-    """Return the rows for which an expression is true, evaluated by `DataFrame.query`."""
+def _selected(columns: _Columns, at: np.ndarray, where: str) -> np.ndarray:
+    """Return the positions at which an expression is true, evaluated by `DataFrame.eval`."""
     try:
         tree = ast.parse(where.strip(), mode="eval")
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise InvalidValue("where", where, f"{EXAMPLE} ({reason_of(error)})") from None
     if not all(isinstance(node, (ast.Expression, *ALLOWED)) for node in ast.walk(tree)):
         raise InvalidValue("where", where, f"{EXAMPLE}: column names, constants, comparisons, and, or, not, in")
-    if not len(table):
-        return table
-    columns = _Columns(list(table.columns), where)
-    text = ast.unparse(columns.visit(tree))
+    if not len(at):
+        return at
+    named = _Names(columns.names, where)
+    text = ast.unparse(named.visit(tree))
     try:
-        renamed = table[list(columns.names)].set_axis(list(columns.names.values()), axis=1)
-        return table.loc[renamed.query(text, engine="python").index]
+        table = columns.part(list(named.names), at).set_axis(list(named.names.values()), axis=1)
+        chosen = np.asarray(table.eval(text, engine="python"))
     except (TypeError, ValueError, KeyError, AttributeError, NotImplementedError, RecursionError) as error:
         raise InvalidValue("where", where, f"{EXAMPLE} ({reason_of(error)})") from None
+    if chosen.shape != at.shape or chosen.dtype != bool:
+        raise InvalidValue("where", where, f"{EXAMPLE}, which is true or false for every run")
+    return at[chosen]
 
 
-class _Columns(ast.NodeTransformer):
+class _Names(ast.NodeTransformer):
     """Replaces column names, which may contain dots, and comparisons with None, which pandas does not support."""
 
     def __init__(self, known: list[str], where: str) -> None:
