@@ -86,6 +86,7 @@ def test_axes_by_name_or_place():
     ("make", "field"),
     [
         (lambda: Factor("x", 0, 1, 0), "x.count"),
+        (lambda: FactorGrid.parse("x=3:0"), "x.high"),
         (lambda: Factor("x", 3, 1, 5), "x.high"),
         (lambda: Factor("x", math.nan, 1, 2), "x.low"),
         (lambda: Factor("x", 0, math.inf, 2), "x.high"),

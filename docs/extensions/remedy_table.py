@@ -22,19 +22,15 @@ def comparison(code: str) -> Comparison:
 
 def markdown() -> str:
     """Return both comparisons as one Markdown table, in the order of the first."""
-    bump, onehot = (comparison(code).table().set_index("remedy") for code in CODES)
-    rows = [HEADINGS, ("---",) * len(HEADINGS)]
+    bump, onehot = (pandas.DataFrame(comparison(code).cells()).set_index("remedy") for code in CODES)
+    held_out, rows = bump.columns[0], [HEADINGS, ("---",) * len(HEADINGS)]
     for name, row in bump.iterrows():
-        other, kept = onehot.loc[name], min(row["kept"], onehot.loc[name, "kept"])
+        other = onehot.loc[name]
         rows.append((
-            f"`{name}`", _score(row), row["compose"], _score(other), other["compose"], f"{kept:.3f}",
-            f"{row['seconds']:.2f}", row["knows"],
+            f"`{name}`", row[held_out], row["compose"], other[held_out], other["compose"],
+            min(row["kept"], other["kept"]), row["s"], row["knows"],
         ))  # fmt: skip
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)
-
-
-def _score(row: pandas.Series) -> str:
-    return f"{row['held out']:.3f} [{row['low']:.3f}, {row['high']:.3f}]"
 
 
 def updated(text: str) -> str:

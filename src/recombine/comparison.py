@@ -16,8 +16,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from recombine.console import aligned
+from recombine.diagnosis.outcome import COMPOSES, PARTLY, UNLEARNT, outcome
 from recombine.errors import InvalidValue
 from recombine.remedies import REMEDIES, Remedy
+from recombine.reproduction.criteria import Learnt
 from recombine.reproduction.intervals import Share, TrimmedMean
 from recombine.specs import RunSpec
 from recombine.store import Run, Store
@@ -34,8 +37,8 @@ if TYPE_CHECKING:
 BASE = "none"
 """Name of the base itself, which every comparison has."""
 ACCURACY = "accuracy"
-COMPOSES = 0.9
-"""Held-out score from which a network composes: accuracy, or 1 less the error over blank where nothing has a place."""
+FEWEST = Learnt().fewest_networks
+"""Number of seeds below which no interval is shown, as no claim is judged on fewer networks."""
 PROVENANCE = ("recombine", "commit", "torch", "python", "device", "precision")
 SCORES = ("id_accuracy", "ood_accuracy", "id_over_blank", "ood_over_blank", "id_mse", "ood_mse")
 
@@ -47,8 +50,8 @@ class Comparison:
     Parameters
     ----------
     data
-        Scores by `remedy` and `seed`, with source, privileges, images, parameters and spec of each remedy. Attributes
-        name commit, versions and device.
+        Scores by `remedy` and `seed`, with source, privileges, training images, parameters and spec of each remedy.
+        Attributes name commit, versions and device. Which networks compose is always computed from the scores.
     runs
         Runs by remedy, one per seed; only the page needs them.
 
@@ -61,33 +64,85 @@ class Comparison:
     ...     result = rc.compare(spec, ["isolated"], seeds=2, store=store)
     >>> dict(result.data.sizes)
     {'remedy': 2, 'seed': 2}
+    >>> result.outcomes.sel(remedy="none").values.tolist()
+    ['not learnt', 'not learnt']
     """
 
     data: xarray.Dataset
     runs: Mapping[str, Sequence[Run]]
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "data", self.data.assign(composes=self.outcomes == COMPOSES))
+
+    @property
+    def outcomes(self) -> xarray.DataArray:
+        """Whether each network composes, by the rule of `diagnose` with errors over those of a blank output.
+
+        A network whose training diverged has not learnt.
+        """
+        import xarray
+
+        def of(*values: float) -> str:
+            own = dict(zip(SCORES, values, strict=True))
+            return UNLEARNT if np.isnan(own["id_mse"]) else outcome(own, "blank")
+
+        scores = [self.data[name] for name in SCORES]
+        return xarray.apply_ufunc(of, *scores, vectorize=True, output_dtypes=[object])
+
     def table(self) -> pandas.DataFrame:
-        """One row per remedy, the best held-out score first."""
+        """One row per remedy, the best held-out score first.
+
+        `held out` and `kept` are 20 % trimmed means over seeds of the accuracy (where images have none, of 1 less the
+        error over blank); `95 % low` and `95 % high` are the ends of the interval of `held out`, empty for fewer than
+        8 seeds. Of the `seeds`, `compose` do, `partly` compose partly, and `not learnt` have not even learnt the kept
+        images. `seconds` is the training time of one network, `training images` the number of distinct images that one
+        seed trains on. `knows` lists the privileges of a remedy over the plain network.
+        """
         import pandas
 
-        rows = []
+        rows, seeds = [], self.data["seed"]
+        lowest = 0.0 if self.data.attrs["score"] == ACCURACY else -np.inf
         for name in self.data["remedy"].values:
             own = self.data.sel(remedy=name)
-            held_out = TrimmedMean.of(own["ood_score"].values).interval()
-            low = max(held_out.low, 0.0) if self.data.attrs["score"] == ACCURACY else held_out.low
-            composes = own["composes"].values
+            held_out, outcomes = TrimmedMean.of(own["ood_score"].values).interval(), self.outcomes.sel(remedy=name)
+            ends = (held_out.low, held_out.high) if held_out.networks >= FEWEST else (np.nan, np.nan)
+            low, high = np.clip(ends, lowest, 1.0)
+            counts = {kind: int((outcomes == kind).sum()) for kind in (COMPOSES, PARTLY, UNLEARNT)}
             rows.append({
-                "remedy": str(name), "held out": held_out.value, "low": low, "high": min(held_out.high, 1.0),
+                "remedy": str(name), "held out": held_out.value, "95 % low": low, "95 % high": high,
                 "kept": TrimmedMean.of(own["id_score"].values).value,
-                "compose": f"{int(composes.sum())}/{len(composes)}",
-                "collapsed": int(own["collapsed"].sum()), "seconds": float(own["seconds"].mean()),
-                "images": int(own["images"]), "parameters": int(own["parameters"]),
+                "compose": counts[COMPOSES], "partly": counts[PARTLY], "not learnt": counts[UNLEARNT],
+                "seeds": len(seeds), "seconds": float(own["seconds"].mean()),
+                "training images": int(own["images"]), "parameters": int(own["parameters"]),
                 "knows": str(own["privileges"].values) or "–", "source": str(own["source"].values),
             })  # fmt: skip
         return pandas.DataFrame(rows).sort_values("held out", ascending=False, ignore_index=True)
 
+    def cells(self) -> dict[str, list[str]]:
+        """Return the table as text, by column."""
+        table = self.table()
+        intervals = [
+            "" if np.isnan(low) else f" [{low:.3f}, {high:.3f}]"
+            for low, high in zip(table["95 % low"], table["95 % high"], strict=True)
+        ]
+        heading = f"held-out {self.data.attrs['score']}{' [95 %]' if any(intervals) else ''}"
+        return {
+            "remedy": list(table["remedy"]),
+            heading: [f"{value:.3f}{interval}" for value, interval in zip(table["held out"], intervals, strict=True)],
+            "kept": [f"{value:.3f}" for value in table["kept"]],
+            "compose": [_counted(row) for _, row in table.iterrows()],
+            "knows": list(table["knows"]),
+            "s": [f"{value:.2f}" for value in table["seconds"]],
+            "training images": [str(value) for value in table["training images"]],
+            "from": list(table["source"]),
+        }
+
+    def __repr__(self) -> str:
+        columns = dict(list(self.cells().items())[:5])
+        return "\n".join(aligned(columns, left=("remedy", "compose", "knows")))
+
     def draw(self) -> Figure:
-        """Held-out scores with intervals and every seed, and the share of seeds that compose."""
+        """Held-out scores and the share of seeds that compose, with intervals from 8 seeds on, and every seed."""
         from matplotlib.figure import Figure
 
         from recombine.panels import COLORS, styled
@@ -99,12 +154,12 @@ class Comparison:
             for place, row in table.iterrows():
                 own = self.data.sel(remedy=row["remedy"])
                 scores.plot(own["ood_score"], np.full(own.sizes["seed"], place), "|", color=COLORS[4], alpha=0.6)
-                scores.plot([row["low"], row["high"]], [place, place], color=COLORS[0], linewidth=2.5)
+                scores.plot([row["95 % low"], row["95 % high"]], [place, place], color=COLORS[0], linewidth=2.5)
                 scores.plot(row["held out"], place, "o", color=COLORS[0])
                 scores.plot(row["kept"], place, "o", color="none", markeredgecolor=COLORS[5])
-                composes = own["composes"].values
-                share = Share.of(composes).interval()
-                shares.plot([share.low, share.high], [place, place], color=COLORS[2], linewidth=2.5)
+                share = Share.of(own["composes"].values).interval()
+                if share.networks >= FEWEST:
+                    shares.plot([share.low, share.high], [place, place], color=COLORS[2], linewidth=2.5)
                 shares.plot(share.value, place, "o", color=COLORS[2])
             scores.set_yticks(range(len(table)), table["remedy"])
             scores.set_ylim(-0.6, len(table) - 0.4)
@@ -187,7 +242,6 @@ def _dataset(
     has_places = bool(np.isfinite(data["ood_accuracy"]).any())
     for region in ("id", "ood"):
         data[f"{region}_score"] = data[f"{region}_accuracy"] if has_places else 1 - data[f"{region}_over_blank"]
-    data["composes"] = data["ood_score"] >= COMPOSES
     data["collapsed"] = ~(data["id_over_blank"] < COLLAPSED)
     data["seconds"] = ("remedy", "seed"), np.array([[_seconds(run) for run in own] for own in runs.values()])
     per_remedy = {
@@ -204,6 +258,14 @@ def _dataset(
     for name in PROVENANCE:
         data.attrs[name] = ", ".join(sorted({str(one.get(name)) for one in found}))
     return data
+
+
+def _counted(row: pandas.Series) -> str:
+    """Return how many seeds compose, compose partly and have not learnt, such as `18/32 (14 partly)`."""
+    if row[UNLEARNT] == row["seeds"]:
+        return UNLEARNT
+    others = ", ".join(f"{row[name]} {name}" for name in ("partly", UNLEARNT) if row[name])
+    return f"{row['compose']}/{row['seeds']}" + (f" ({others})" if others else "")
 
 
 def _seconds(run: Run) -> float:

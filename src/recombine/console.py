@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from threading import Timer
 from typing import Any, NoReturn
@@ -65,6 +65,19 @@ def paragraph(text: str) -> None:
 def visible(text: str) -> str:
     """Return the text with control characters escaped."""
     return text if text.isprintable() else CONTROLS.sub(lambda match: f"\\x{ord(match[0]):02x}", text)
+
+
+def aligned(columns: Mapping[str, Sequence[str]], left: Collection[str] = ()) -> list[str]:
+    """Return the lines of a plain table, given the cells below each heading; columns in `left` are aligned there.
+
+    >>> aligned({"name": ["mlp", "coordinate"], "score": ["0.4", "1"]}, left=["name"])
+    ['name        score', 'mlp           0.4', 'coordinate      1']
+    """
+    padded = []
+    for heading, cells in columns.items():
+        width = max(map(len, (heading, *cells)))
+        padded.append([cell.ljust(width) if heading in left else cell.rjust(width) for cell in (heading, *cells)])
+    return ["  ".join(row).rstrip() for row in zip(*padded, strict=True)]
 
 
 def counted(count: int, noun: str) -> str:

@@ -95,9 +95,9 @@ class Factor:
         rules = (
             ("low", math.isfinite(self.low), "a finite number"),
             ("high", math.isfinite(self.high), "a finite number"),
+            ("high", self.count == 1 or self.high > self.low, f"greater than {self.low}"),
             ("count", 1 <= self.count <= LARGEST_GRID, f"1 to {LARGEST_GRID}"),
             ("high", self.count != 1 or self.high == self.low, f"{self.low}, the only value"),
-            ("high", self.count == 1 or self.high > self.low, f"greater than {self.low}"),
             ("form", self.form in FORMS, f"one of {listed(FORMS)}"),
             ("given", self.given is None or (len(self.given), self.given[0], self.given[-1]) == ends,
              f"{self.count} numbers, from {self.low} to {self.high}"),

@@ -12,6 +12,7 @@ import inspect
 import sys
 from collections.abc import Iterator, Mapping
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 from recombine.records import Frozen, Variant
@@ -22,17 +23,28 @@ DIGITS = 16
 
 def own_parts(record: Frozen) -> dict[str, str]:
     """Return the source digests of all parts that are defined outside the package, by class name and kind."""
-    package = __name__.partition(".")[0]
-    outside = {type(part) for part in _parts(record) if type(part).__module__.partition(".")[0] != package}
-    return {f"{cls.__name__} ({cls.kind_name()})": _source_digest(cls) for cls in outside}
+    return {_name(cls): _source_digest(cls) for cls in _own_classes(record)}
 
 
-def changed_parts(record: Frozen, provenance: Mapping[str, object]) -> list[str]:
-    """Return the parts whose source differs from the one recorded in a run's provenance."""
+def changed_sources(record: Frozen, provenance: Mapping[str, object]) -> list[str]:
+    """Return the files whose code differs from the one recorded in a run's provenance, or parts without a file."""
     recorded = provenance.get("own_parts")
     if not isinstance(recorded, dict):
         return []
-    return sorted(name for name, digest in own_parts(record).items() if recorded.get(name, digest) != digest)
+    return sorted({
+        Path(file).name if (file := getattr(sys.modules.get(cls.__module__), "__file__", None)) else _name(cls)
+        for cls in _own_classes(record)
+        if recorded.get(_name(cls), digest := _source_digest(cls)) != digest
+    })  # fmt: skip
+
+
+def _own_classes(record: Frozen) -> set[type[Variant]]:
+    package = __name__.partition(".")[0]
+    return {type(part) for part in _parts(record) if type(part).__module__.partition(".")[0] != package}
+
+
+def _name(cls: type[Variant]) -> str:
+    return f"{cls.__name__} ({cls.kind_name()})"
 
 
 def _parts(record: Frozen) -> Iterator[Variant]:

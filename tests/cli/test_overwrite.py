@@ -185,6 +185,9 @@ REFUSED = [
     "reproduce encoder --device cpu --store mine.py --out out",
     "diagnose torch.nn:Identity --grid x=0:3 --stages nothing --out out",
     "runs export new nothing",
+    "runs export new --where seed==99",
+    "runs export new --store empty",
+    "runs export new.csv --where seed==99",
     "runs export new --store damaged",
     "runs export new --layout nothing",
     "runs export new.xyz",
@@ -205,6 +208,7 @@ class Refusing(rc.MLP):
 @pytest.mark.parametrize("words", REFUSED)
 def test_a_refused_command_creates_nothing(words, place, trained, capsys):
     (place / "refusing.py").write_text(REFUSING)
+    rc.Store(place / "empty")
     shutil.copytree(trained, place / "damaged")
     for weights in (place / "damaged" / "runs").glob("*/weights.safetensors"):
         weights.write_bytes(b"")

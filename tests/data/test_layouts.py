@@ -4,6 +4,7 @@ import gc
 import os
 import pickle
 
+import h5py
 import numpy as np
 import pytest
 import torch
@@ -68,6 +69,30 @@ def test_colour_layouts(layout, tmp_path):
     task = ArrayTask(data=COLOUR[layout](tmp_path), holdout="none")
     assert task.image_shape == (3, SIDE, SIDE)
     assert torch.equal(task.render(task.grid.points), expected(3))
+
+
+@pytest.mark.parametrize("key", ["imgs", "images"])
+@pytest.mark.parametrize("kind", ["npz", "h5"])
+def test_one_array_per_factor_with_names_of_categories(kind, key, tmp_path):
+    columns = {name: np.array(values) for name, values in factors().items()}
+    if kind == "npz":
+        np.savez(tmp_path / "a.npz", **{key: images()}, **columns, about=np.array("other keys are ignored"))
+    else:
+        with h5py.File(tmp_path / "a.h5", "w") as file:
+            file[key] = images()
+            file.create_group("others")
+            for name, values in columns.items():
+                file[name] = values.astype("S") if values.dtype.kind == "U" else values
+    task = ArrayTask(data=tmp_path / f"a.{kind}", holdout="none")
+    assert task.levels["shape"] == ("heart", "square")
+    assert task.data == ArrayTask(images(), factors()).data
+
+
+def test_labels_of_names_and_numbers_in_one_array_are_read_as_in_a_csv(tmp_path):
+    mixed = np.stack([np.array(values).astype(str) for values in factors().values()], axis=1)
+    task = ArrayTask(data=sprites_npz(tmp_path / "a.npz", latents_values=mixed), holdout="none")
+    assert task.levels == {"shape": ("heart", "square"), "x": (0.0, 1.0, 2.0), "y": (0.0, 0.5, 1.0, 1.5)}
+    assert task.data == ArrayTask(images(), factors()).data
 
 
 def test_one_identity_for_the_same_data_in_any_file(tmp_path):

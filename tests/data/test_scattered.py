@@ -178,6 +178,9 @@ def test_a_path_an_array_task_and_the_command_line_measure_the_same(tmp_path, ca
     by_task = rc.diagnose(decoder, data=task, holdout="x>1.5,y>1", encode="raw")
     assert by_path.identical(by_task)
     assert by_path.notes[0] == f"data: {task.coverage}"
+    assert by_path.notes[1].startswith("inputs: raw values of shape, x, y; encode= (--encoding)")
+    with pytest.raises(InvalidValue, match=r"which encode= .* sets"):
+        rc.diagnose(decoder, data=file, encode="bump", **reading)
     words = ["--bins", "shape=2,x=3,y=2", "--repeats", "mean", "--holdout", "x>1.5,y>1"]
     ended = captured(["diagnose", f"{module}:made", "--data", file, *words], capsys)
     assert ended.code == 0, ended.err

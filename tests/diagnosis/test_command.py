@@ -89,10 +89,11 @@ def test_a_sample_and_a_plane(tmp_path, monkeypatch, capsys):
 @pytest.mark.parametrize(
     "words",
     ["Lost --geometry exact", "batch_statistics --stages 2.*", "lazy", "Lost --plane x,size --out drawn",
-     "Lost --at x=1 --out drawn", "Lost --points 3", "fails_later"],
+     "Lost --at x=1 --out drawn", "Lost --points 3", "Lost --memory 0", "fails_later"],
 )  # fmt: skip
 def test_refusals_are_one_line_and_write_nothing(run, tmp_path, words):
-    code, _, err = run(f"parts_of_mine:{words}")
+    code, out, err = run(f"parts_of_mine:{words}")
     assert code == 2
     assert err.count("\n") == 1
+    assert not out  # nothing was measured
     assert not list((tmp_path / "drawn").glob("*"))

@@ -134,7 +134,9 @@ def test_the_packaged_advice_rests_on_supported_claims():
     sentences = results.packaged()["advice"]
     assert sentences
     for text in sentences:
-        assert DEFAULT.reference[re.search(r"C\d+", text)[0]] == "supported"
+        claim, outcome = re.search(r"\((C\d+): (\w+); found on the paper's bumps", text).groups()
+        assert DEFAULT.reference[claim] == outcome == "supported"
+        assert len(text) < 180
 
 
 def test_every_number_of_the_packaged_record_is_one_of_a_diagnosis():

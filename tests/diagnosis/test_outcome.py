@@ -139,6 +139,17 @@ def test_few_outcomes_are_wrong_in_the_committed_results(name):
         assert (failing[right] > 0.95).mean() <= 0.03
 
 
+def test_places_within_a_pixel_name_the_same_networks_composing_and_not_learnt():
+    """A stored run of bumps knows places instead of nearest images; `compare` applies the rule to these."""
+    rows = rows_of("networks.csv")
+    pixel = rows.assign(ood_accuracy=rows["within_a_pixel"])[list(outcomes.SCORES)].to_dict("records")
+    by_pixel = np.array([outcome(own) for own in pixel])
+    for kind in (COMPOSES, UNLEARNT):
+        assert ((by_pixel == kind) == (rows["outcome"] == kind)).all()
+    moved = rows["outcome"][by_pixel != rows["outcome"]]
+    assert (len(moved), set(moved)) == (103, {FAILS})  # docs/remedies.md
+
+
 def test_the_table_in_the_docs_is_that_of_the_committed_results():
     docs = (Path(__file__).parents[2] / "docs" / "metrics.md").read_text()
     assert outcomes.tables(COMMITTED) in docs

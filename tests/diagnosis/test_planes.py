@@ -58,7 +58,7 @@ def test_values_that_are_not_even_are_labelled():
 
 
 def test_a_sampled_grid_takes_the_nearest_value():
-    _, fixed, _ = plane_through(result(points=100), ("x", "shape"), {"size": 3.4})
+    _, fixed, _ = plane_through(FACTORS, ("x", "shape"), {"size": 3.4}, is_sampled=True)
     assert fixed == {"size": 4.0}
 
 

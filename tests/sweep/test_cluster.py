@@ -14,6 +14,7 @@ from recombine.sweep import train
 from tests.command import captured
 from tests.small import small_spec
 from tests.sweep.cluster import KILLER, RAISER, is_alive, kill, wait_for, work_of
+from tests.tiny import FLAGS
 
 pytest.importorskip("distributed")
 
@@ -198,3 +199,6 @@ def test_an_absent_scheduler_is_one_line_and_finished_runs_need_none(store_path,
     assert (outcome.code, outcome.err.count("\n")) == (2, 1)
     assert captured(words, capsys).code == 0
     assert captured(f"{words} {nobody}", capsys).code == 0
+    study = " ".join(["reproduce encoder", *FLAGS, nobody])
+    assert captured(f"{study} --out {store_path.parent / 'report'}", capsys).code == 2
+    assert not (store_path.parent / "report").exists()

@@ -6,6 +6,7 @@ import io
 import os
 import signal
 import sys
+import sysconfig
 import traceback
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
@@ -62,7 +63,9 @@ COMMANDS = {
     ),
     "compare": (
         "compare:compare",
-        "Train a decoder with each of several remedies, over many seeds, and compare them.\n\n"
+        "Train a decoder with each of several remedies, over many seeds, and compare them. Scores are trimmed means "
+        "over seeds, with a 95 % interval from 8 seeds on. compose: seeds that compose, by the rule of diagnose; "
+        "knows: what a remedy knows and the plain network does not; s: seconds per network.\n\n"
         "Example: recombine compare --decoder cnn --remedy broadcast --remedy hessian:weight=1e-6 --out remedies",
     ),
     "reproduce": (
@@ -181,4 +184,16 @@ def _explained(error: BaseException) -> tuple[str, int]:
     full = isinstance(error, RuntimeError) and ("alloc" in str(error) or "out of memory" in str(error))
     if full or isinstance(error, MemoryError):
         return "not enough memory; try a smaller size, width, batch or number of members", MISUSED
+    if line := _users_line(error):
+        return f"{line} failed: {reason_of(error)}; {TRACEBACK} shows where", MISUSED
     raise error
+
+
+def _users_line(error: BaseException) -> str:
+    """Return the last line in a user's own code that an error came through, or nothing if there is none."""
+    installed = [Path(__file__).parents[1], *map(Path, sysconfig.get_paths().values())]
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        path = Path(frame.filename)
+        if path.is_file() and not any(path.is_relative_to(folder) for folder in installed):
+            return f"{path.name}, line {frame.lineno},"
+    return ""

@@ -11,7 +11,7 @@ from recombine.cli.sweep import parse_seeds, spec_flags, specs_from
 from recombine.cli.tables import Column, write_table
 from recombine.cli.train import TrainingFlags
 from recombine.console import console, paragraph, say
-from recombine.errors import InvalidValue, listed
+from recombine.errors import InvalidValue
 from recombine.files import require_folder
 from recombine.manifest import write_into
 from recombine.remedies import REMEDIES
@@ -47,36 +47,29 @@ def compare(
     bases = specs_from({"precision": [settings.default_precision()], **flags})
     if len(bases) != 1:
         raise InvalidValue("base", f"{len(bases)} specs", "one spec: every flag but --remedy is given once")
+    from recombine.comparison import FEWEST
     from recombine.comparison import compare as engine
+    from recombine.diagnosis.outcome import RULE, UNLEARNT
 
     result = engine(
         bases[0], remedies, seeds, settings.store, device=settings.device or "auto", members=settings.members,
         processes=settings.processes, memory=settings.memory, scheduler=settings.scheduler, progress=True,
     )  # fmt: skip
-    table = result.table()
-    columns = [
-        Column("remedy", list(table["remedy"]), "left"),
-        Column(
-            f"held-out {result.data.attrs['score']} [95 %]",
-            [f"{row['held out']:.3f} [{row['low']:.3f}, {row['high']:.3f}]" for _, row in table.iterrows()],
-        ),
-        Column("kept", [f"{value:.3f}" for value in table["kept"]]),
-        Column("compose", list(table["compose"])),
-        Column("s", [f"{value:.2f}" for value in table["seconds"]]),
-        Column("images", [str(value) for value in table["images"]]),
-        Column("knows", list(table["knows"]), "left"),
-        Column("from", list(table["source"]), "left"),
-    ]
-    write_table(console(), columns)
+    left = ("remedy", "compose", "knows", "from")
+    cells = result.cells().items()
+    write_table(console(), [Column(name, own, "left" if name in left else "right") for name, own in cells])
     task = bases[0].task
     paragraph(f"task {task.kind}; {task.holdout_summary}")
-    if collapsed := [f"{row['remedy']} ({row['collapsed']})" for _, row in table.iterrows() if row["collapsed"]]:
-        say(f"not learnt (images of kept combinations hardly better than blank): {listed(collapsed)}")
+    paragraph(f"compose: number of seeds; {RULE}. Right: as in the accuracy. Errors: relative to a blank output's")
+    if UNLEARNT in result.outcomes:
+        say(f"{UNLEARNT}: such networks say nothing about composing; try training for longer (--epochs, --steps)")
+    if len(seeds) < FEWEST:
+        say(f"no intervals, since they need at least {FEWEST} seeds")
     if out is not None:
         picture = io.BytesIO()
         result.draw().savefig(picture, dpi=200)
         data = bytes(result.data.to_netcdf(engine="h5netcdf"))  # first, as it marks the folder
-        csv = table.to_csv(index=False).encode()
+        csv = result.table().to_csv(index=False).encode()
         write_into(out, {"comparison.nc": data, "comparison.csv": csv, "comparison.png": picture.getvalue()})
         if page:
             result.explore().save(out / "page.html", overwrite=True)

@@ -196,6 +196,8 @@ def diagnose(
     """
     import recombine.diagnosis as engine
 
+    if memory < 1:
+        raise InvalidValue("memory", memory, "at least 1")
     if out is None and (plane is not None or at):
         raise InvalidValue("out", None, "given with --plane and --at, which only affect the figure")
     axes = None if plane is None else [name.strip() for name in plane.split(",")]
@@ -212,6 +214,8 @@ def diagnose(
     if out is not None:
         require_folder(out, "out", overwrite)
     with users_code("module", factory, "a module that runs at every grid point"):
+        if axes is not None or values:
+            _require_plane(module, inputs, axes, values, points)
         result = engine.diagnose(
             module, **inputs, stages=stages, memory=memory << 20, geometry=geometry, thorough=thorough, points=points,
             seed=seed,
@@ -225,13 +229,27 @@ def diagnose(
         say(f"written to {out}")
 
 
+def _require_plane(
+    module: Any, inputs: dict[str, Any], plane: list[str] | None, at: Mapping[str, float], points: int
+) -> None:
+    """Raise unless the factors and values of the volume map exist, before anything is measured."""
+    from recombine.diagnosis.diagnosing import named_dimensions
+    from recombine.diagnosis.drawing import plane_through
+    from recombine.diagnosis.subject import Subject
+
+    subject = Subject.of(module, **inputs)
+    values = {factor.name: factor.values.numpy() for factor in named_dimensions(subject.grid)[0].factors}
+    is_sampled = subject.grid.size > points or subject.present is not None
+    plane_through(values, plane, at, is_sampled=is_sampled)
+
+
 def _write(out: Path, result: Any, plane: list[str] | None, at: Mapping[str, float]) -> None:
     from recombine.diagnosis.drawing import plane_figure, profile_figure
     from recombine.reproduction.reporting import save_figure
 
     drawn = {"stages": profile_figure(result)}
     if len(result["held_out"].dims) > 1:
-        drawn["volume"] = plane_figure(result, plane=plane, at=at)  # raises before anything is written
+        drawn["volume"] = plane_figure(result, plane=plane, at=at)
     write_into(out, {"diagnosis.nc": bytes(result.to_netcdf(engine="h5netcdf"))})
     with warnings.catch_warnings():  # a factor's name may contain characters missing from the font
         warnings.filterwarnings("ignore", "Glyph .* missing from", UserWarning)

@@ -1,6 +1,7 @@
 """Import user code, given by `--import MODULE` (an option of every command) or as `package.module:name`.
 
-`--remedy MODULE:CLASS` imports a remedy; only a command does so, never a sweep file.
+`--remedy MODULE:NAME` imports a remedy, and likewise the other flags of parts; only a command does so, never a file.
+`--import MODULE:NAME` registers the part as these flags do, so that a stored run of it can be opened.
 """
 
 from __future__ import annotations
@@ -16,31 +17,36 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from recombine.errors import InvalidValue, RecombineError, reason_of
+from recombine.errors import InvalidValue, RecombineError, listed, reason_of
 
 if TYPE_CHECKING:
     from torch import nn
 
-FLAG, REMEDY = "--import", "--remedy"
+    from recombine.records import Registry
+
+FLAG, REMEDY, DECODER = "--import", "--remedy", "--decoder"
+PARTS = (REMEDY, DECODER, "--task", "--encoding", "--holdout", "--training")
+"""Flags whose values may be `MODULE:NAME`."""
 FACTORY = "a torch module, or a callable without arguments that returns one, as package.module:name or file.py:name"
 
 
 def without_imports(words: list[str]) -> list[str]:
-    """Import what `--import` and `--remedy MODULE:CLASS` name; return the other arguments, remedies by their kind."""
+    """Import what `--import` and flags such as `--remedy MODULE:NAME` name; return other arguments, parts by kind."""
     rest, remaining = list[str](), iter(words)
     for word in remaining:
         flag, equals, name = word.partition("=")
-        if flag == REMEDY or rest[-1:] == [REMEDY]:
-            value = name if flag == REMEDY and equals else word
-            rest.append(word.removesuffix(value) + "+".join(map(_known_remedy, value.split("+"))))
-            continue
-        if flag != FLAG:
-            rest.append(word)
-            continue
-        name = name if equals else next(remaining, "")
-        if not name or name.startswith("-"):
-            raise InvalidValue(FLAG, name, "the name of a module")
-        import_parts(name)
+        if flag == FLAG:
+            name = name if equals else next(remaining, "")
+            if not name or name.startswith("-"):
+                raise InvalidValue(FLAG, name, "the name of a module")
+            source, _, part = name.partition(":")
+            module = import_parts(source)
+            if part:
+                _registered(FLAG, name, module, part)
+        elif flag in PARTS and equals:
+            rest.append(f"{flag}={_known(flag, name)}")
+        else:
+            rest.append(_known(rest[-1], word) if rest and rest[-1] in PARTS else word)
     return rest
 
 
@@ -59,19 +65,44 @@ def import_parts(name: str, flag: str = FLAG) -> ModuleType:
     return module
 
 
-def _known_remedy(text: str) -> str:
-    """Import and register a remedy given as `module:Class`, and return it by its kind; leave others as they are."""
-    from recombine.remedies import REMEDIES
-
+def _known(flag: str, text: str) -> str:
+    """Register parts given as `module:name`, and return them by their kind; leave others as they are."""
+    if flag == REMEDY and "+" in text:
+        return "+".join(_known(flag, own) for own in text.split("+"))
     source, _, rest = text.partition(":")
     name, *settings = rest.split(":")
-    if source in REMEDIES or source.startswith("-") or not name or "=" in name:
+    if source.startswith("-") or not name.isidentifier() or source in _registries()[flag]:
         return text
-    import_parts(source)
-    cls = getattr(sys.modules[Path(source).stem if source.endswith(".py") else source], name, None)
-    if cls is None:
-        raise InvalidValue("remedy", text, f"the name of a class in {source}")
-    return ":".join([REMEDIES.register(cls).kind_name(), *settings])
+    return ":".join([_registered(flag, text, import_parts(source, flag), name), *settings])
+
+
+def _registries() -> dict[str, Registry[Any]]:
+    """Return the registry of each flag."""
+    from recombine.decoders import DECODERS
+    from recombine.encodings import ENCODINGS
+    from recombine.holdouts import HOLDOUTS
+    from recombine.remedies import REMEDIES
+    from recombine.tasks import TASKS, TRAINING_RULES
+
+    return dict(zip(PARTS, (REMEDIES, DECODERS, TASKS, ENCODINGS, HOLDOUTS, TRAINING_RULES), strict=True))
+
+
+def _registered(flag: str, text: str, module: ModuleType, name: str) -> str:
+    """Register a class, or a function that returns a module as a decoder, and return its kind."""
+    from recombine.decoders import module_decoder
+
+    part: Any = getattr(module, name, None)
+    registries = _registries()
+    own = registries.values() if flag == FLAG else (registries[flag],)
+    registry = next((one for one in own if isinstance(part, type) and issubclass(part, one.base)), None)
+    if registry is not None:
+        return str(registry.register(part).kind_name())
+    if flag not in (FLAG, DECODER) or not (callable(part) and hasattr(part, "__name__")):  # a module has no name
+        kinds = listed(dict.fromkeys(one.base.__name__ for one in own))
+        function = ", or a function that returns a module" if flag in (FLAG, DECODER) else ""
+        allowed = f"the name of a class in {module.__name__}: a {kinds}{function}"
+        raise InvalidValue(flag.removeprefix("--"), text, allowed)
+    return module_decoder(name)(part).kind_name()
 
 
 def module_from(factory: str) -> nn.Module:

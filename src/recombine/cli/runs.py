@@ -221,6 +221,9 @@ def export(
         raise InvalidValue("run", unreadable[0], "a run that can be read")
     if keys:
         table = table.loc[table.index.isin(keys)]
+    if not len(table):
+        field, value = ("where", where) if where else ("store", str(opened.path))
+        raise InvalidValue(field, value, f"{'true of' if where else 'a directory with'} at least one run to export")
     if is_table:
         from recombine.store.table import PARQUET, parquet
 

@@ -15,7 +15,7 @@ import re
 import warnings
 import zipfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path, PurePath
 from typing import IO, Any, NamedTuple
 
@@ -37,6 +37,7 @@ from recombine.files import open_regular, read_given
 IMAGES = {"imgs": "latents_values", "images": "labels"}
 """For each supported key of the images, the key of their factors."""
 NAMES, SIZES = "factor_names", "factor_sizes"
+OR_BY_NAME = ", or with one value per image for every factor, by its name"
 PUBLISHED = {
     "latents_values": ("color", "shape", "scale", "orientation", "posX", "posY"),
     "labels": ("floor_hue", "wall_hue", "object_hue", "scale", "shape", "orientation"),
@@ -112,7 +113,8 @@ class NpzFile:
     def whole(self, key: str) -> np.ndarray:
         """Read an array."""
         if self.describe(key).dtype.hasobject:
-            raise InvalidValue(f"data.{key}", "Python objects", "numbers or strings; nothing is unpickled")
+            allowed = "numbers or strings (numpy.array(values, dtype=str)); nothing is unpickled"
+            raise InvalidValue(f"data.{key}", "Python objects", allowed)
         with self._archive() as archive, archive.open(f"{key}.npy") as stream:
             return npy.read_array(stream, allow_pickle=False)
 
@@ -231,10 +233,12 @@ def from_arrays(path: Path) -> Source:
 
 
 def _labelled(file: Container, key: str, rows: int) -> dict[str, np.ndarray]:
-    """Return the label columns; if the file has no labels, assume all combinations in order."""
+    """Return the label columns, or one array per factor; if the file has neither, assume all combinations in order."""
     if key not in file.keys:
+        if SIZES not in file.keys and (columns := _by_name(file, rows)):
+            return columns
         if key == "latents_values":
-            raise InvalidValue("data", listed(file.keys), f"a file with the key {key} as well as imgs")
+            raise InvalidValue("data", listed(file.keys), f"a file with the key {key} as well as imgs{OR_BY_NAME}")
         return _in_order(file, rows)
     shape = file.describe(key).shape
     if len(shape) != 2 or not 1 <= shape[1] <= MOST_FACTORS:
@@ -243,7 +247,23 @@ def _labelled(file: Container, key: str, rows: int) -> dict[str, np.ndarray]:
         raise InvalidValue(f"data.{key}", shape[0], f"{rows} rows, one per image")
     labels = _load(file, key)
     names = _names(file, key, shape[1])
-    return {name: column_of(f"data.{name}", labels[:, k], rows) for k, name in enumerate(names)}
+    columns = {name: column_of(f"data.{name}", labels[:, k], rows) for k, name in enumerate(names)}
+    # one array has one type, so numbers beside names are stored as text
+    return {
+        name: _column(name, column.tolist(), decimal_comma=False) if column.dtype.kind == "U" else column
+        for name, column in columns.items()
+    }
+
+
+def _by_name(file: Container, rows: int) -> dict[str, np.ndarray]:
+    """Return all arrays with one value per image, by their keys."""
+    names = []
+    for key in file.keys:
+        with suppress(InvalidValue):  # a group or a link in HDF5, which is ignored as other keys are
+            if file.describe(key).shape == (rows,):
+                names.append(key)
+    check_names("data", names)
+    return {name: column_of(f"data.{name}", _load(file, name), rows) for name in names}
 
 
 def _in_order(file: Container, rows: int) -> dict[str, np.ndarray]:
@@ -255,7 +275,7 @@ def _in_order(file: Container, rows: int) -> dict[str, np.ndarray]:
     elif rows in MPI3D_SIZES:
         sizes = MPI3D_SIZES[rows]
     else:
-        raise InvalidValue("data", listed(file.keys), f"a file with labels or {SIZES} as well as images")
+        raise InvalidValue("data", listed(file.keys), f"a file with labels or {SIZES} as well as images{OR_BY_NAME}")
     if float(np.prod(np.array(sizes, dtype=np.float64))) != rows:
         raise InvalidValue(f"data.{SIZES}", sizes, f"sizes whose product is {rows}, the number of images")
     positions = np.unravel_index(np.arange(rows), sizes)

@@ -260,7 +260,7 @@ def arranged(
     if len(repeated) and repeats is None:
         one, other = (int(row) for row in order[repeated[0] : repeated[0] + 2])
         named = ", ".join(f"{level.factor.name}={level.values[level.positions[one]]}" for level in varying)
-        allowed = f"data without repeated combinations (see rows {one} and {other}), unless repeats is mean or keep"
+        allowed = f"images of different combinations (see rows {one} and {other}), unless repeats is mean or keep"
         raise InvalidValue(field, named, allowed)
     starts = np.zeros(combinations + 1, dtype=np.int64)
     np.cumsum(np.bincount(flat, minlength=combinations), out=starts[1:])

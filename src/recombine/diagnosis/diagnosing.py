@@ -160,11 +160,13 @@ def diagnose(
     """
     if geometry not in GEOMETRIES:
         raise InvalidValue("geometry", geometry, f"one of {listed(GEOMETRIES)}")
+    if memory < 1:
+        raise InvalidValue("memory", memory, "at least 1")
     subject = Subject.of(
         module, grid, data=data, bins=bins, repeats=repeats, encode=encode, holdout=holdout, targets=targets,
         background=background, output=output, call=call, kwargs=kwargs,
     )  # fmt: skip
-    named_grid, renamed = _dimensions(subject.grid)
+    named_grid, renamed = named_dimensions(subject.grid)
     plan = plan_of(named_grid, subject.held_out, points, seed, subject.present)
     selection = selected(metrics, [thorough] if isinstance(thorough, str) else thorough)
     named = [stages] if isinstance(stages, str) else stages
@@ -190,7 +192,7 @@ def diagnose(
     return _dataset(subject, plan, profile, scores, computed, notes)
 
 
-def _dimensions(grid: FactorGrid) -> tuple[FactorGrid, list[str]]:
+def named_dimensions(grid: FactorGrid) -> tuple[FactorGrid, list[str]]:
     """Return the grid, with a prefix for factors named like a variable or dimension of the result, and notes."""
     taken = sorted(reserved_names() & {*grid.names})
     names = {name: f"factor_{name}" for name in taken}

@@ -44,7 +44,8 @@ def plane_figure(
     drawable = [str(name) for name, values in result.data_vars.items() if {*values.dims} == dims]
     if column not in drawable:
         raise InvalidValue("column", column, f"a variable with one value per stage and grid point ({listed(drawable)})")
-    (across, upward), fixed, averaged = plane_through(result, plane, at)
+    known = {str(name): result[name].values for name in result["held_out"].dims}
+    (across, upward), fixed, averaged = plane_through(known, plane, at, is_sampled=SAMPLED in result.attrs)
     chosen = result[[column, "held_out"]].sel(fixed)
     values = chosen[column]
     if column == VOLUME:
@@ -154,13 +155,12 @@ def _literal(text: str) -> str:
 
 
 def plane_through(
-    result: xarray.Dataset, plane: Sequence[str] | None = None, at: Mapping[str, float] | None = None
+    values: Mapping[str, np.ndarray], plane: Sequence[str] | None, at: Mapping[str, float] | None, *, is_sampled: bool
 ) -> tuple[list[str], dict[str, float], list[str]]:
     """Return the factors along x and y, the values of fixed factors, and the factors to average over.
 
-    In a sampled grid, a factor is fixed at the nearest sampled value.
+    `values` are those of each factor. In a sampled grid, a factor is fixed at the nearest sampled value.
     """
-    values = {str(name): result[name].values for name in result["held_out"].dims}
     factors = list(values)
     if len(factors) < 2:
         raise InvalidValue("plane", plane, f"omitted: a plane needs two factors, and the grid has {listed(factors)}")
@@ -174,7 +174,7 @@ def plane_through(
             raise InvalidValue("at", name, f"a factor outside the plane ({listed(others)})")
         own = values[name]
         distance = np.abs(own - value)
-        if not (distance.min() <= NEAR * max(float(np.ptp(own)), NEAR) or SAMPLED in result.attrs):
+        if not (distance.min() <= NEAR * max(float(np.ptp(own)), NEAR) or is_sampled):
             some = listed([f"{own_value:g}" for own_value in own[:LISTED]]) + (", …" if len(own) > LISTED else "")
             raise InvalidValue(f"at.{name}", value, f"one of its values: {some}")
         fixed[name] = float(own[distance.argmin()])

@@ -1,7 +1,9 @@
 """Does a module compose, and at which stage do held-out combinations part from kept ones? The rules in one place.
 
-An output is *right* if the nearest target of the grid is its own, or looks the same (`metrics.nearest_points`). Errors
-are relative to that of the mean kept target, kept and held-out ones apart. A module
+In a diagnosis, an output is *right* if the nearest target of the grid is its own, or looks the same
+(`metrics.nearest_points`), and errors are relative to that of the mean kept target, kept and held-out ones apart. The
+same rule applies to the scores of a stored run: an output is right as its accuracy says (a bump within a pixel of its
+place; the nearest of a user's images), and errors are relative to the blank output. A module
 
 - has *not learnt* if its kept error is at least `NOT_LEARNT`, or fewer than `HALF` of the kept outputs are right;
 - *composes* if at least `MOST` as many held-out as kept outputs are right, and no fewer than `LEAST`, and if their
@@ -17,7 +19,7 @@ checked on the other half; docs/metrics.md has the table.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -31,20 +33,24 @@ RULE = (
     f"rule: composes if at least {MOST:.0%} as many held-out as kept outputs are right ({LEAST:.0%} at least) and "
     f"their error is at most {SMALL:g} or {TIMES:g} times the kept error; does not compose if fewer than {HALF:.0%} "
     f"are right; else partly; not learnt if the kept error is at least {NOT_LEARNT:g} or fewer than {HALF:.0%} of kept "
-    "outputs are right. Right: the nearest target of the grid is the output's own"
+    "outputs are right"
 )
 
 
-def outcome(scores: Mapping[str, float]) -> str:
-    """Return the outcome for `id_over_mean`, `ood_over_mean`, `id_accuracy` and `ood_accuracy`; "" if one is missing.
+def outcome(scores: Mapping[str, float], reference: Literal["mean", "blank"] = "mean") -> str:
+    """Return the outcome for accuracies and for errors over the mean target or the blank output; "" without errors.
+
+    Without accuracies (images that rotate have no place), outputs are right if their mean error is below `NOT_LEARNT`.
 
     >>> outcome({"id_over_mean": 0.005, "ood_over_mean": 0.21, "id_accuracy": 1.0, "ood_accuracy": 0.67})
     'partly composes'
     """
-    names = ("id_over_mean", "ood_over_mean", "id_accuracy", "ood_accuracy")
+    names = (f"id_over_{reference}", f"ood_over_{reference}", "id_accuracy", "ood_accuracy")
     kept, held_out, kept_right, right = (float(scores.get(name, np.nan)) for name in names)
-    if np.isnan(kept + held_out + kept_right + right):
+    if np.isnan(kept + held_out):
         return ""
+    if np.isnan(kept_right + right):
+        kept_right, right = float(kept < NOT_LEARNT), float(held_out < NOT_LEARNT)
     if not kept < NOT_LEARNT or kept_right < HALF:
         return UNLEARNT
     if right >= max(LEAST, MOST * kept_right) and held_out <= max(SMALL, TIMES * kept):

@@ -13,6 +13,7 @@ from typing import Any, Self
 import numpy as np
 import xarray
 
+from recombine.console import aligned
 from recombine.diagnosis.outcome import FAILS, MOST, PARTING, PARTLY, RULE, outcome, parting_stage
 from recombine.metrics.registry import STAGE_METRICS
 from recombine.metrics.sampling import SUFFIX
@@ -158,7 +159,8 @@ class Diagnosis(xarray.Dataset):
             times = f", {held_out / kept:.2g} times as large" if kept > 0 else ""
             lines += [
                 f"outcome: {self.outcome}: {kept_right:.1%} of kept and {right:.1%} of held-out outputs are right "
-                f"({factors}); errors are {kept:.2g} and {held_out:.2g} of the mean target's{times}", RULE,
+                f"({factors}); errors are {kept:.2g} and {held_out:.2g} of the mean target's{times}",
+                f"{RULE}. Right: the nearest target of the grid is the output's own",
             ]  # fmt: skip
         if "step_change" in self:
             changes, most = self["step_change"].values, f"at most {PARTING:g} in networks that compose"
@@ -214,12 +216,7 @@ class Diagnosis(xarray.Dataset):
 
     def summary(self) -> str:
         """Return a table with one line per stage, followed by `summary_lines`."""
-        columns = self.summary_table()
-        widths = {name: max(len(name), *map(len, cells)) for name, cells in columns.items()}
-        lines = ["  ".join(f"{name:>{width}}" for name, width in widths.items())]
-        for row in zip(*columns.values(), strict=True):
-            lines.append("  ".join(f"{cell:>{width}}" for cell, width in zip(row, widths.values(), strict=True)))
-        return "\n".join([*lines, *self.summary_lines()])
+        return "\n".join([*aligned(self.summary_table()), *self.summary_lines()])
 
 
 @cache

@@ -276,7 +276,8 @@ def _traced(module: nn.Module, forward: Forward, encode: Encode, points: Tensor)
     except InvalidValue:
         raise
     except Exception as error:
-        required = f"a module that accepts encoded rows of shape {tuple(inputs.shape[1:])} ({reason_of(error)})"
+        shape, reason = tuple(inputs.shape[1:]), reason_of(error)
+        required = f"a module that accepts encoded rows of shape {shape}, which encode= (--encoding) sets ({reason})"
         raise InvalidValue("module", type(module).__name__, required) from error
     finally:
         for handle in hooks:

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from recombine.diagnosis.calling import Call
 from recombine.encodings import ENCODINGS, RAW, Encoding
-from recombine.errors import InvalidValue, without_exit
+from recombine.errors import InvalidValue, listed, without_exit
 from recombine.factors import FactorGrid, Grid
 from recombine.holdouts import HOLDOUTS, Holdout, Nothing
 from recombine.specs import RunSpec
@@ -110,9 +110,12 @@ class Subject:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """How many images each combination has, and how far values were moved, if the data were binned or repeat."""
-        coverage = None if self.data is None else self.data.coverage
-        return () if coverage is None else (f"data: {coverage}",)
+        """What a user's images are given with: raw factor values, and how they were binned or repeat."""
+        if self.data is None:
+            return ()
+        raw = f"inputs: raw values of {listed(self.grid.names)}; encode= (--encoding) gives codes, as mixed in train"
+        coverage = self.data.coverage
+        return (*([f"data: {coverage}"] if coverage else []), *([raw] if self.encoding is None else []))
 
     def inputs(self, values: Tensor) -> Tensor:
         """Return the module's inputs for the given rows of factor values."""

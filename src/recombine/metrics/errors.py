@@ -141,17 +141,28 @@ def nearest_points(
     >>> nearest_points(0.1 * targets.roll(1, dims=0), targets).tolist()
     [3, 0, 1, 2]
     """
-    own = torch.arange(len(outputs), device=outputs.device) if own is None else own
-    center = targets.float().mean(dim=0)
-    truth = targets.float() - center  # centred, since products of large numbers would round away small distances
-    energy = truth.square().sum(dim=-1)
-    found = []
-    for part, mine in zip(outputs.split(ROWS_AT_ONCE), own.split(ROWS_AT_ONCE), strict=True):
-        # ‖output − target‖² without the output's own norm, which is the same for all targets
-        nearest = (energy - 2 * (part.float() - center) @ truth.T).argmin(dim=-1)
-        same = (truth[nearest] - truth[mine]).square().sum(dim=-1) <= SAME * energy.mean()
-        found.append(torch.where(same, mine, nearest))
-    return torch.cat(found) if found else own
+    return ComparedTargets(targets).nearest(
+        outputs, torch.arange(len(outputs), device=outputs.device) if own is None else own
+    )
+
+
+class ComparedTargets:
+    """Targets with which `nearest_points` compares outputs, prepared once for many batches of outputs."""
+
+    def __init__(self, targets: Float[Tensor, "other pixel"]) -> None:
+        self.center = targets.float().mean(dim=0)
+        self.truth = targets.float() - self.center  # products of large numbers would round away small distances
+        self.energy = torch.cat([part.square().sum(dim=-1) for part in self.truth.split(ROWS_AT_ONCE)])
+
+    def nearest(self, outputs: Float[Tensor, "point pixel"], own: Int[Tensor, " point"]) -> Int[Tensor, " point"]:
+        """Return the index of the target nearest to each output, or its `own` if the nearest one looks the same."""
+        found = []
+        for part, mine in zip(outputs.split(ROWS_AT_ONCE), own.split(ROWS_AT_ONCE), strict=True):
+            # ‖output − target‖² without the output's own norm, which is the same for all targets
+            nearest = (self.energy - 2 * (part.float() - self.center) @ self.truth.T).argmin(dim=-1)
+            same = (self.truth[nearest] - self.truth[mine]).square().sum(dim=-1) <= SAME * self.energy.mean()
+            found.append(torch.where(same, mine, nearest))
+        return torch.cat(found) if found else own
 
 
 def distance_inside(held_out: Bool[Tensor, " point"], shape: tuple[int, ...]) -> Float[Tensor, " point"]:

@@ -21,7 +21,7 @@ from recombine.errors import StoreError, listed
 from recombine.files import one_line_errors, parsed_json, read, require_folder, write
 from recombine.keys import stored_key, with_present_names
 from recombine.manifest import Differs, checked, manifest_text
-from recombine.own_parts import changed_parts
+from recombine.own_parts import changed_sources
 from recombine.store.names import SCORES, unpack
 
 if TYPE_CHECKING:
@@ -126,17 +126,15 @@ class Run:
         """Return the trained network."""
         import torch
 
-        changed = changed_parts(self.spec, self.result["provenance"])
+        changed = changed_sources(self.spec, self.result["provenance"])
         state = {name: torch.from_numpy(array) for name, array in self.weights().items()}
         module = self.spec.module()
         if {name: part.shape for name, part in module.state_dict().items()} != {n: a.shape for n, a in state.items()}:
             cause = f"; the code of {listed(changed)} has changed since" if changed else ""
             raise StoreError(f"run {self.key} must have weights that fit its decoder{cause}")
         if changed:
-            text = (
-                f"the code of {listed(changed)} has changed since run {self.key} was trained, so its outputs may differ"
-            )
-            warnings.warn(text, stacklevel=2)
+            text = f"the code of {listed(changed)} has changed since this run was trained, so its outputs may differ"
+            warnings.warn(text, stacklevel=2)  # the same text for every run, so that Python shows it once
         module.load_state_dict(state)
         return module.eval()
 

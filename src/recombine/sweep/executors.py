@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import torch
 
-from recombine.errors import InvalidValue, listed
-from recombine.own_parts import changed_parts, own_parts
+from recombine.decoders import seeded
+from recombine.errors import InvalidValue, RecombineError, listed, reason_of
+from recombine.own_parts import changed_sources, own_parts
 from recombine.specs import RunSpec
 from recombine.store import Run, Store, store_path
 from recombine.store.names import MARKER
 from recombine.sweep.local import Check, Sweep
 from recombine.sweep.processes import train_in_processes
 from recombine.sweep.progress import Progress, Say, Shown, TrainingBar, Watch
-from recombine.training import DEVICES, check_precision, program_of, resolve_device, within
+from recombine.training import DEVICES, check_precision, resolve_device, within
 
 MEMBERS_TOGETHER = {"cpu": 1, "cuda": 128}
 """Default number of members trained together. On a CPU they train one by one anyway; on a GPU, more hardly helps."""
@@ -123,7 +124,7 @@ def train(
 
 
 def checked_hardware(
-    specs: Iterable[RunSpec],
+    specs: Sequence[RunSpec],
     store: Store | str | os.PathLike[str] | None,
     device: str,
     members: int | None,
@@ -147,15 +148,39 @@ def checked_hardware(
         raise InvalidValue("memory", memory, "above 0, and given only with a GPU")
     if processes is not None and (scheduler is not None or hardware.type != "cpu"):
         raise InvalidValue("processes", processes, "given only with a CPU and without a scheduler")
-    if not isinstance(store, Store) and not (store_path(store) / MARKER).exists():  # a failure would leave it empty
-        if scheduler is not None:
-            from recombine.sweep.cluster import CONNECT_SECONDS, close, connected
+    if scheduler is not None and not _finished(specs, store):
+        from recombine.sweep.cluster import CONNECT_SECONDS, close, connected
 
-            close(connected(scheduler, CONNECT_SECONDS))
-        for spec in {program_of(spec): spec for spec in specs}.values():
-            if own_parts(spec):
-                spec.module()
+        close(connected(scheduler, CONNECT_SECONDS))
+    for spec in {(id(own.task), id(own.decoder), id(own.penalties)): own for own in specs}.values():  # not every seed
+        if own_parts(spec):
+            _require_runnable(spec)
     return hardware
+
+
+def _finished(specs: Iterable[RunSpec], store: Store | str | os.PathLike[str] | None) -> bool:
+    """Return whether all runs are in the store, which is not created."""
+    if not isinstance(store, Store):
+        if not (store_path(store) / MARKER).exists():
+            return False
+        store = Store(store)
+    return all(spec.digest in store for spec in specs)
+
+
+def _require_runnable(spec: RunSpec) -> None:
+    """Raise unless a user's decoder can be built and maps codes to images (or an encoder, images to codes)."""
+    shapes = (2, spec.interface.code_size), (2, *spec.interface.image_shape)
+    given, expected = shapes if spec.task.direction == "decode" else shapes[::-1]
+    allowed = f"one that maps inputs of shape {given} to outputs of shape {expected}"
+    try:
+        with seeded(spec.seed), torch.no_grad():
+            returned = tuple(spec.module()(torch.zeros(given)).shape)
+    except RecombineError:
+        raise
+    except (Exception, SystemExit) as error:
+        raise InvalidValue("decoder", str(spec.decoder), f"{allowed} ({reason_of(error)})") from error
+    if returned != expected:
+        raise InvalidValue("decoder", str(spec.decoder), f"{allowed}, not {returned}")
 
 
 def _warnings(specs: Iterable[RunSpec], runs: Mapping[str, Run]) -> Iterator[str]:
@@ -164,15 +189,15 @@ def _warnings(specs: Iterable[RunSpec], runs: Mapping[str, Run]) -> Iterator[str
     collapsed: dict[str, list[bool]] = {}
     for key, spec in {spec.digest: spec for spec in specs}.items():
         if own_parts(spec):
-            for part in changed_parts(spec, runs[key].result["provenance"]):
-                changed.setdefault(part, []).append(key)
+            for source in changed_sources(spec, runs[key].result["provenance"]):
+                changed.setdefault(source, []).append(key)
         if spec.penalties:
             name = " + ".join(map(str, spec.penalties))
             collapsed.setdefault(name, []).append(not runs[key].scores["id_over_blank"] < COLLAPSED)
-    for part, keys in changed.items():
+    for source, keys in changed.items():
         yield (
-            f"the code of {part} has changed since {len(keys)} of these runs were trained (such as {keys[0]}); set "
-            "another `version` in the class to train them again"
+            f"the code of {source} has changed since {len(keys)} of these runs were trained (such as {keys[0]}); set "
+            "another `version` in its classes to train them again"
         )
     for name, found in collapsed.items():
         if any(found):

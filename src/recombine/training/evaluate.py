@@ -16,7 +16,8 @@ import torch
 from torch import Tensor
 
 from recombine.errors import InvalidValue
-from recombine.metrics import contrast, extreme_pixel, hits, nearest_points, squared_error
+from recombine.metrics import contrast, extreme_pixel, hits, squared_error
+from recombine.metrics.errors import ComparedTargets
 from recombine.metrics.sampling import Estimate, mean_estimate, ratio_estimate, stratified_sample
 from recombine.tasks import Task
 from recombine.training.devices import arithmetic
@@ -53,19 +54,21 @@ class Evaluator:
         self.points = task.grid.points if self.sample is None else task.grid.rows(self.sample)
         bytes_needed = len(self.points) * (DistinctExamples(task, self.points).row_bytes + self.points[0].nbytes)
         self._kept = self._rendered(self.points, device) if bytes_needed <= KEPT_BYTES else None
-        self.compared, self.images = self._images()
+        self.compared, self.targets = self._targets()
         blank = task.blank.to(device)
         self.blank = torch.cat([squared_error(blank.expand_as(goal), goal) for _, goal, _ in self.chunks()]).cpu()
 
-    def _images(self) -> tuple[Tensor, Tensor | None]:
+    def _targets(self) -> tuple[Tensor, ComparedTargets | None]:
         """Return the evaluated points whose images outputs are compared with, evenly spaced, and those images."""
         if not self.task.known_by_image or self.task.direction != "decode":
             return torch.empty(0, dtype=torch.long), None
         fitting = COMPARED_BYTES // (torch.float32.itemsize * math.prod(self.task.image_shape))
         count = max(1, min(len(self.points), COMPARED_POINTS, fitting))
         chosen = torch.linspace(0, len(self.points) - 1, count).round().long().unique()
-        parts = [self.task.images(self.points[part]).float() for part in chosen.split(self.chunk)]
-        return chosen, torch.cat(parts).flatten(1).to(self.device)
+        images = torch.empty(len(chosen), math.prod(self.task.image_shape), device=self.device)
+        for first, part in enumerate(chosen.split(self.chunk)):
+            images[first * self.chunk :][: len(part)] = self.task.images(self.points[part]).flatten(1)
+        return chosen, ComparedTargets(images)
 
     def _rendered(self, points: Tensor, device: torch.device) -> tuple[Tensor, ...]:
         return tuple(part.to(device) for part in (*self.task.examples(points), points))
@@ -93,7 +96,7 @@ class Evaluator:
                     raise InvalidValue("forward", outputs, f"a function with outputs of shape {tuple(targets.shape)}")
                 outputs = outputs.float()
                 errors.append(squared_error(outputs, targets))
-                of_places = self.images is None
+                of_places = self.targets is None
                 hit.append(_hit(self.task, outputs, points) if of_places else self._is_nearest(outputs, first))
                 first += len(outputs)
         evaluation = {"error": torch.cat(errors).cpu(), "blank": self.blank, "hit": torch.cat(hit).cpu()}
@@ -109,11 +112,11 @@ class Evaluator:
 
     def _is_nearest(self, outputs: Tensor, first: int) -> Tensor:
         """Return whether each output is nearest to its own image, or NaN for points that are not compared."""
-        assert self.images is not None
+        assert self.targets is not None
         own = ((self.compared >= first) & (self.compared < first + len(outputs))).nonzero().flatten()
         rows, own = (self.compared[own] - first).to(outputs.device), own.to(outputs.device)
         hit = torch.full((len(outputs),), torch.nan, device=outputs.device)
-        hit[rows] = (nearest_points(outputs[rows].flatten(1), self.images, own) == own).float()
+        hit[rows] = (self.targets.nearest(outputs[rows].flatten(1), own) == own).float()
         return hit
 
 

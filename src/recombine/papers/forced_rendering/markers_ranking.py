@@ -36,7 +36,6 @@ from recombine.papers.forced_rendering.markers import FALL
 from recombine.papers.forced_rendering.samples import COMPOSING_ACCURACY, WHOLE, learnt, trained
 from recombine.reproduction.claims import Judgement
 from recombine.reproduction.intervals import Interval, Resampled
-from recombine.reproduction.report.verdicts import sentence
 from recombine.reproduction.results import Results
 
 FEWEST = 2
@@ -319,8 +318,8 @@ OTHER_NAMES = {
 }
 """Names used in a diagnosis for a marker, in addition to its registered columns."""
 ADVICE = {
-    "C25": ("coordinate", "render each pixel from code and coordinate, which composed without further changes"),
-    "C23": ("isolated", "train on images of single factors (stripes) too, which composed where combinations did not"),
+    "C25": ("coordinate", "render each pixel from code and coordinate"),
+    "C23": ("isolated", "also train on images of single factors (stripes)"),
 }
 """Remedies to try and why, keyed by the claim that supports them."""
 
@@ -344,10 +343,10 @@ def marker_auroc_record(networks: xarray.Dataset, judgements: Iterable[Judgement
     )
     scored = [marker for marker in ranking(networks) if np.isfinite(marker.auroc.low)]
     numbers = {name: _score(own) for own in scored for name in names_of(own.name)}
-    supported = {own.claim: own for own in judgements if own.verdict == "supported"}
+    supported = {own.claim for own in judgements if own.verdict == "supported"}
     advice = [
-        f"recombine compare --remedy {remedy}: {text} (found on the paper's bump task; may "
-        f"not carry over to your images). {name}: {sentence(supported[name])}"
+        f"recombine compare --remedy {remedy}: {text} ({name}: supported; found on the paper's bumps, may not hold for "
+        "your images)"
         for name, (remedy, text) in ADVICE.items() if name in supported
     ]  # fmt: skip
     return {"networks": about, "numbers": numbers, "advice": advice}

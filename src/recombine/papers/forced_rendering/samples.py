@@ -80,9 +80,10 @@ def measured_by(networks: xarray.Dataset, statistic: Statistic, words: str, *dim
 
 
 def decades(numerator: xarray.DataArray, denominator: xarray.DataArray) -> xarray.DataArray:
-    """Return log10 of a ratio."""
+    """Return log10 of a ratio; -inf where it is 0."""
     quotient = numerator / denominator
-    return quotient.copy(data=np.log10(quotient.values))
+    with np.errstate(divide="ignore"):
+        return quotient.copy(data=np.log10(quotient.values))
 
 
 def difference(
