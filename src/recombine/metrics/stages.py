@@ -10,6 +10,10 @@ per factor and g = JᵀJ. `metric_tensor` is exact and uses forward-mode differe
 follows the published scripts, with central differences on the grid and one-sided ones at its ends; it is the only
 option for one-hot codes. `neighbour_metric` computes the same at selected points by evaluating their neighbours.
 
+A stage that holds one image per factor value (a rendered embedding of one-hot codes) has a free sign per image: a later
+layer can undo it, but a finite difference between two values jumps. `sign_aligned` aligns the signs of that stage alone.
+Later stages still read the images as trained, since an aligned network is not the same function.
+
 Known answers: an ideal bump of σ = 1 far from the border has g = (π/2) I from derivatives, but 37 % less, (π/2)(1 −
 e⁻¹) I = 0.993 I, from differences over one pixel.
 """
@@ -82,6 +86,49 @@ def over_members(module: nn.Module, weights: Mapping[str, Tensor], inputs: Tenso
     # a single member runs without `vmap`, which costs time and forbids in-place operations
     alone = functional_call(module, {name: weight[0] for name, weight in weights.items()}, (inputs,))
     return alone[None] if isinstance(alone, Tensor) else {name: activation[None] for name, activation in alone.items()}
+
+
+def aligned_signs(images: Float[Tensor, "*shape value feature"]) -> Float[Tensor, "*shape value"]:
+    """Return ±1 for each value, so that the images of neighbouring values, times their signs, correlate positively.
+
+    The first sign is 1. The inner product decides, so that neighbours are as close to each other as they can be.
+
+    >>> aligned_signs(torch.tensor([[1.0, 0.0], [-2.0, 1.0], [-1.0, 3.0], [1.0, -2.0]])).tolist()
+    [1.0, -1.0, -1.0, 1.0]
+    """
+    products = (images[..., 1:, :] * images[..., :-1, :]).sum(dim=-1)
+    signs = torch.ones_like(images[..., 0])
+    signs[..., 1:] = torch.where(products < 0, -1.0, 1.0).cumprod(dim=-1)
+    return signs
+
+
+def sign_aligned(reader: Reader, stage: str, grid: FactorGrid, device: torch.device, *, members: int = 0) -> Reader:
+    """Return a reader that gives the images of one stage aligned in sign along every factor, and other stages as before.
+
+    The stage is `(*member, point, plane, y, x)` with as many planes per factor, each a function of that factor alone.
+    """
+    values = [factor.values.to(device) for factor in grid.factors]
+    signs = []  # by factor, `[*member, plane of the factor, value]`
+    for k, factor in enumerate(grid.factors):
+        line = grid.points[:1].repeat(factor.count, 1)
+        line[:, k] = factor.values
+        with torch.no_grad():
+            images = tapped(reader, line.to(device), Tensor.clone)[stage]
+        planes = images.unflatten(members + 1, (len(values), -1)).select(members + 1, k)
+        signs.append(aligned_signs(planes.movedim(members + 1, members).flatten(members + 2)))
+
+    def read(points: Tensor, tap: Tap) -> None:
+        nearest = [(points[:, k, None] - own).abs().argmin(dim=1) for k, own in enumerate(values)]
+
+        def aligned(name: str, activation: Tensor) -> None:
+            if name == stage:
+                sign = torch.cat([own[..., rows] for own, rows in zip(signs, nearest, strict=True)], dim=members)
+                activation = activation * sign.movedim(members, members + 1)[..., None, None]
+            tap(name, activation)
+
+        reader(points, aligned)
+
+    return read
 
 
 def precision(device: torch.device) -> torch.dtype:
