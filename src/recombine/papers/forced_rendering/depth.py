@@ -2,7 +2,8 @@
 
 CNNs of several depths are trained on bump and rate codes. We measure their scores, and the geometry, probes and tuning
 of every stage. Claims are tested on CNNs of the default depth (4 in the paper preset), with other depths as
-alternatives. "Stages" are the hidden stages and the output.
+alternatives. "Stages" are the hidden stages and the output. The poster calls the rate code a ramp code; networks with
+the population form of a ramp code (a graded thermometer) are alternatives.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ from recombine.reproduction.criteria import Criterion, effect
 from recombine.reproduction.preset import AnyNumber, Seeds, Several
 from recombine.reproduction.study import Arm, Study, Trials
 
+RAMP = "ramp"
+
 
 class Settings(BumpPreset):
     depths: Several = (2, 3, 4, 5, 6)
@@ -40,18 +43,20 @@ class DepthStudy(Study[Settings]):
     name: ClassVar[str] = "depth"
     question: ClassVar[str] = "Where inside the network does factorization break, and does depth help?"
     settings: ClassVar[type[Settings]] = Settings
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     metrics: ClassVar[tuple[str, ...]] = ("stage_profile",)
 
     def arms(self, preset: Settings) -> list[Arm]:
         def seeds(code: str, depth: int) -> int | None:
             return preset.deep_rate_seeds if code == "rate" and depth > preset.depth else None
 
-        return [
+        arms = [
             Arm((code, depth), preset.spec(encoding=code, decoder=preset.cnn(depth)), seeds=seeds(code, depth))
             for code in CODES
             for depth in dict.fromkeys((*preset.depths, *preset.extra_depths))
         ]
+        ramps = {depth: preset.spec(encoding=RAMP, decoder=preset.cnn(depth)) for depth in preset.depths}
+        return arms + [Arm((RAMP, depth), spec, extra=True) for depth, spec in ramps.items()]
 
     def measure(self, trials: Trials[Settings]) -> xarray.Dataset:
         def measured(batch: measuring.Batch) -> dict[str, object]:
@@ -112,18 +117,25 @@ def by_depth(networks: xarray.Dataset) -> dict[int, xarray.Dataset]:
     return {depth: own for depth, own in every.items() if samples.trained(own).any()}
 
 
+def _coded(networks: xarray.Dataset, *codes: str) -> xarray.Dataset:
+    """Return the networks with these codes, as far as they were trained."""
+    return networks.sel(encoding=[code for code in codes if code in networks["encoding"]])
+
+
 def _by_depth(networks: xarray.Dataset, statistic: Statistic) -> dict[str, Sample]:
     return measured_by(networks, statistic, "{encoding}, depth {depth}", "encoding", "depth")
 
 
-def _at_default_depth(data: Data, statistic: Statistic, words: str = "") -> dict[str, Sample]:
-    shown = data["depth"].sel(depth=data["depth"].attrs["shown"])
+def _at_default_depth(
+    data: Data, statistic: Statistic, words: str = "", codes: tuple[str, ...] = CODES
+) -> dict[str, Sample]:
+    shown = _coded(data["depth"].sel(depth=data["depth"].attrs["shown"]), *codes)
     return measured_by(shown, statistic, f"{{encoding}}{words}", "encoding")
 
 
 def _at_each_stage(data: Data, words: str, values: PerSeed, first: int = 1) -> dict[str, Sample]:
     """Return one sample per code and stage at the default depth, from stage `first` to the one before the output."""
-    shown = data["depth"].sel(depth=data["depth"].attrs["shown"])
+    shown = _coded(data["depth"].sel(depth=data["depth"].attrs["shown"]), *CODES)
     stages = int(shown["factorization"].notnull().any(["encoding", "seed"]).sum())
     numbered = shown.assign(own=values(shown)).assign_coords(stage=np.arange(shown.sizes["stage"]))
     hidden = numbered.isel(stage=slice(first, stages - 1))
@@ -140,7 +152,8 @@ def _judged(
         for words, own in otherwise.items():
             cases |= _at_default_depth(data, own, f", {words}")
         others = data["depth"].drop_sel(depth=data["depth"].attrs["shown"])
-        return {**cases, **each_stage(data), **_by_depth(others, statistic)}
+        cases |= {**each_stage(data), **_by_depth(others, statistic)}
+        return {**cases, **_at_default_depth(data, statistic, codes=(RAMP,))}
 
     default = partial(_at_default_depth, statistic=statistic)
     return Statement(criterion, default, alternatives, partial(samples.less_controls, statistic=statistic))
@@ -227,7 +240,9 @@ CLAIMS = (
         "C16",
         "CNNs of every depth fail to compose",
         "App. E.3, Fig. 10–12",
-        samples.held_out_statements(samples.FAILS, lambda data, score: _by_depth(data["depth"], f"ood_{score}")),
+        samples.held_out_statements(
+            samples.FAILS, lambda data, score: _by_depth(_coded(data["depth"], *CODES), f"ood_{score}")
+        ),
         beside=(),
     ),
     _claim(
