@@ -1,13 +1,16 @@
 """Verdicts on penalties, from planted numbers and planted embeddings."""
 
 from functools import cached_property
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 import xarray
+from benchmarks import penalty_weights
 
 from recombine.metrics import finite_difference_metric, log_volume, roughness
+from recombine.papers.forced_rendering import PAPER
 from recombine.papers.forced_rendering.penalties import (
     BOTH,
     BOXED,
@@ -238,3 +241,26 @@ def test_conventions_medians_and_misses_stand_beside_the_ablation():
     }
     assert large[0].interval.value == pytest.approx(1.0, abs=0.01)
     assert large[1].interval.value == pytest.approx(np.log10(0.95 / 0.2), abs=0.01)
+
+
+# -- strengths on the main task ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("limit", "expected"), [(0.05, (0.1, 1.0)), (1.0, (1.0, 1.0)), (1e-9, (1.0, 1.0))])
+def test_the_strongest_penalties_with_which_every_arm_learns_are_chosen(monkeypatch, limit, expected):
+    """With strong penalties nothing is learnt; where no strength helps, they stay as published."""
+
+    def train(specs, store, device):
+        return [
+            SimpleNamespace(
+                key=spec.digest,
+                scores={"id_over_blank": 0.01, "id_accuracy": float(all(own.weight < limit for own in spec.penalties))},
+            )
+            for spec in specs
+        ]
+
+    monkeypatch.setattr(penalty_weights, "train", train)
+    table = penalty_weights.weights(PAPER.preset_named("quick"), "", "cpu")
+    for _, own in table[table["chosen"]].groupby("code"):
+        assert list(own["arm"]) == ARMS
+        assert set(zip(own["strength"], own["length"], strict=True)) == {expected}

@@ -55,7 +55,7 @@ def depth_figure(result: xarray.Dataset) -> Figure:
             _profiles(axes[0, k], result, code, "probe_in_sample", depths)
             _profiles(axes[0, k], result, code, "probe_held_out", depths, linestyle="--", marker="s")
             axes[0, k].set_ylim(-0.5, 1.05)
-            letter(axes[0, k], probe, f"{code} code: probe R² (dashed: scored on held-out points)")
+            letter(axes[0, k], probe, f"{code} code: probe R² (dashed: held-out points)")
             _profiles(axes[1, k], result, code, "factorization", depths)
             letter(axes[1, k], factorization, f"{code} code: factorization")
             volume_line(list(panels[k]), result, result["log_volume"].sel(encoding=code, depth=shown))

@@ -75,10 +75,12 @@ class PenaltySettings(Common):
     """Learning rate."""
     penalty_box_strength: Positive = 1.0
     """Strength of the penalties relative to the published ones, with the centre box held out."""
-    penalty_box_bump_strength: Positive = 1.0
-    """The same for bump codes."""
     penalty_box_length: Positive = 1.0
     """Number of epochs relative to `penalty_epochs`, with the centre box held out."""
+    penalty_box_bump_strength: Positive = 1.0
+    """`penalty_box_strength` for bump codes."""
+    penalty_box_bump_length: Positive = 1.0
+    """`penalty_box_length` for bump codes."""
     penalty_seeds: Seeds = 72
     """Number of seeds in the penalty study; with both penalties, about one network in eight does not learn."""
 
@@ -102,8 +104,9 @@ def penalised_spec(preset: PenaltySettings, arm: str, vectors: str = "unit", siz
 def boxed_spec(preset: PenaltySettings, arm: str, encoding: str) -> RunSpec:
     """Return the run spec of one ablation arm on the paper's main task."""
     task = BumpTask(size=preset.penalty_other_size, encoding=encoding, training="each")
-    strength = preset.penalty_box_strength if encoding == "onehot" else preset.penalty_box_bump_strength
-    return _spec(preset, arm, task, LowRank(), strength, preset.penalty_box_length)
+    prefix = "penalty_box" if encoding == "onehot" else "penalty_box_bump"
+    strength, length = (getattr(preset, f"{prefix}_{name}") for name in ("strength", "length"))
+    return _spec(preset, arm, task, LowRank(), strength, length)
 
 
 def _spec(
