@@ -11,8 +11,8 @@ follows the published scripts, with central differences on the grid and one-side
 option for one-hot codes. `neighbour_metric` computes the same at selected points by evaluating their neighbours.
 
 A stage that holds one image per factor value (a rendered embedding of one-hot codes) has a free sign per image: a later
-layer can undo it, but a finite difference between two values jumps. `sign_aligned` aligns the signs of that stage alone.
-Later stages still read the images as trained, since an aligned network is not the same function.
+layer can undo it, but a finite difference between two values jumps. `sign_aligned` aligns the signs of that stage
+alone. Later stages still read the images as trained, since an aligned network is not the same function.
 
 Known answers: an ideal bump of σ = 1 far from the border has g = (π/2) I from derivatives, but 37 % less, (π/2)(1 −
 e⁻¹) I = 0.993 I, from differences over one pixel.
@@ -103,7 +103,7 @@ def aligned_signs(images: Float[Tensor, "*shape value feature"]) -> Float[Tensor
 
 
 def sign_aligned(reader: Reader, stage: str, grid: FactorGrid, device: torch.device, *, members: int = 0) -> Reader:
-    """Return a reader that gives the images of one stage aligned in sign along every factor, and other stages as before.
+    """Return a reader in which the images of one stage are aligned in sign along every factor.
 
     The stage is `(*member, point, plane, y, x)` with as many planes per factor, each a function of that factor alone.
     """

@@ -8,9 +8,11 @@ import xarray
 from recombine.papers.forced_rendering.penalties_claims import log_roughness
 from recombine.papers.forced_rendering.scores import fit_of_outputs
 from recombine.papers.forced_rendering.stripes import (
+    FAMILIES,
     FULL,
     PERCENT,
     PERCENT_ALONE,
+    UNTRAINED,
     WITH,
     band_scores,
     conjunctions,
@@ -18,6 +20,7 @@ from recombine.papers.forced_rendering.stripes import (
 from recombine.papers.forced_rendering.stripes_claims import CLAIMS
 from tests.papers.forced_rendering.planted_remedies import (
     ALL,
+    LEARNT,
     NUMBERS,
     PERCENTS,
     SEEDS,
@@ -36,22 +39,22 @@ from tests.papers.forced_rendering.planted_remedies import (
 )
 
 C10, C12, C22, C23 = CLAIMS
-YES, NO, NEVER = "supported", "not supported", "not decidable"
+YES, NO, NEVER = "yes", "no", "not decidable"
 
 
 @pytest.mark.parametrize(
     ("network", "verdict", "expected"),
     [
         (as_claimed, YES, [YES] * 4),
-        (ideal_composer, "partly supported", [YES, NO, YES, YES]),  # not additive
-        (exact_superposer, "partly supported", [YES, YES, NO, YES]),  # never a proper bump
-        (random_features, "partly supported", [YES, YES, NO, YES]),  # nearly linear, so additive to the end
+        (ideal_composer, "partly", [YES, NO, YES, YES]),  # not additive
+        (exact_superposer, "partly", [YES, YES, NO, YES]),  # never a proper bump
+        (random_features, "partly", [YES, YES, NO, YES]),  # nearly linear, so additive to the end
         (not_learnt, NEVER, [NEVER] * 4),
     ],
 )
 def test_planted_networks_get_the_right_verdict_on_composing(network, verdict, expected):
     found = verdict_of(C10, {"stripes": planted_stripes(network)})
-    assert (found.verdict, outcomes(found.tests)) == (verdict, expected)
+    assert (found.described, outcomes(found.tests)) == (verdict, expected)
 
 
 def test_no_row_on_composing_is_shown_by_the_criterion_of_another():
@@ -120,7 +123,7 @@ def volumes(alone, striped, excess=0.4):
         ([1.0] * 3, [0.5] * 3, YES),
         ([1.0] * 3, [0.95] * 3, NO),
         ([0.5] * 3, [1.0] * 3, "reversed"),
-        ([1.0] * 3, [10**-0.05] * 3, "undecided"),
+        ([1.0] * 3, [10**-0.05] * 3, "open"),
         ([1.0] * 3, [3.0, 0.1, 0.1], YES),  # one stage does not dominate
     ],
 )
@@ -162,20 +165,41 @@ def test_controls_are_read_where_they_are():
 # -- C22 ---------------------------------------------------------------------------------------------------------------
 
 
-def first_stages(alone, striped):
-    arms = {(WITH, n): striped for n in NUMBERS} | {(FULL, ALL): alone}
-    return stripes_data(
+def first_stages(untrained, alone, striped):
+    arms = {(WITH, n): striped for n in NUMBERS} | {(FULL, ALL): alone, (UNTRAINED, 50): untrained}
+    data = stripes_data(
         first_band=arms, first_orientation=arms, first_alignment=arms,
         stripe_index={arm: [1.0, value, 0.3] for arm, value in arms.items()},
     )  # fmt: skip
+    data["trained"] = xarray.ones_like(data["id_over_blank"]).where(data["family"] != UNTRAINED, 0.0)
+    for name in LEARNT:
+        data[name].loc[{"family": UNTRAINED}] = np.nan
+    return data
 
 
-@pytest.mark.parametrize(("striped", "outcome"), [(0.8, YES), (0.52, NO), (0.2, "reversed")])
-def test_bands_of_the_first_stage(striped, outcome):
-    found = verdict_of(C22, {"stripes": first_stages(0.5, striped)})
-    assert outcomes(found.tests) == [outcome]
-    assert {test.outcome for test in found.alternatives} == {outcome}
-    assert {"orientation", "alignment", "all units alike"} < {test.case for test in found.alternatives}
+@pytest.mark.parametrize(
+    ("untrained", "alone", "striped", "expected"),
+    [
+        (0.5, 0.5, 0.8, [YES, YES]),
+        (0.5, 0.8, 0.8, [YES, NO]),  # described, not specific
+        (0.5, 0.2, 0.52, [NO, YES]),
+        (0.5, 0.5, 0.2, ["reversed", "reversed"]),
+    ],
+)
+def test_bands_of_the_first_stage(untrained, alone, striped, expected):
+    found = verdict_of(C22, {"stripes": first_stages(untrained, alone, striped)})
+    assert outcomes(found.tests) == expected == [found.described, found.specific]
+    assert {test.learnt for test in found.tests} == {SEEDS}
+    for test, outcome in zip(found.tests, expected, strict=True):
+        others = [own for own in found.alternatives if own.statistic == test.statistic]
+        assert {own.outcome for own in others} == {outcome}
+        assert {"orientation", "alignment", "all units alike"} < {own.case for own in others}
+
+
+def test_older_data_lack_untrained_networks():
+    data = first_stages(0.5, 0.5, 0.8)
+    data = data.sel(family=[family for family in FAMILIES if family != UNTRAINED])
+    assert outcomes(verdict_of(C22, {"stripes": data}).tests) == ["not measured", YES]
 
 
 def test_bands_that_lie_at_their_units_are_aligned():

@@ -16,7 +16,7 @@ from recombine.papers.forced_rendering.presets import CODES
 from recombine.reproduction.figures import FigureSpec
 from recombine.reproduction.tables import listed_attribute
 
-LETTERS = {"bump": "ace", "rate": "bdf", RAMP: "ghi"}
+LETTERS = {"bump": ("a", "c", "e"), "rate": ("b", "d", "f"), RAMP: ("g", "h", "i")}
 """Codes of Fig. 2, with the letters of their panels: probe, factorization, volume."""
 VOLUMES = "log10 of the volume element by stage (columns: input, layers, output)"
 

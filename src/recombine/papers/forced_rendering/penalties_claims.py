@@ -112,11 +112,12 @@ def _other_smoothing(data: Data) -> dict[str, Sample]:
     cases = _by_convention(data, _smoothing, BOX)
     for k, name in STAGES.items():
         cases[f"{name} alone"] = _smoothing(networks, partial(log_roughness, stage=k))
+    cases["stages after the embedding"] = _smoothing(networks, _after_embedding)
     if UNALIGNED in result:
         cases["embedding not aligned in sign"] = _smoothing(networks, _unaligned)
     if BOX in result["vectors"] and UNALIGNED in result:
         cases[f"{CENTRE_BOX}, embedding not aligned in sign"] = _smoothing(_networks(data, BOX), _unaligned)
-    others = {
+    others: dict[str, tuple[str, PerSeed]] = {
         "kept points": ("roughness of kept points", partial(log_roughness, name="roughness_kept")),
         "whole grid": ("roughness of the whole grid", partial(log_roughness, name="roughness")),
         "whole grid, arithmetic mean over convolutions and output": (
@@ -129,6 +130,10 @@ def _other_smoothing(data: Data) -> dict[str, Sample]:
         measures = f"{words} without penalties over that with both, decades"
         cases[case] = replace(_smoothing(networks, statistic), measures=measures)
     return cases
+
+
+def _after_embedding(networks: xarray.Dataset) -> xarray.DataArray:
+    return mean_log_after_input(networks["roughness_held"].drop_isel(stage=EMBEDDING))
 
 
 def _unaligned(networks: xarray.Dataset) -> xarray.DataArray:
@@ -150,7 +155,7 @@ def _median(compare: Comparison) -> Comparison:
         draws = np.random.default_rng(0).integers(len(values), size=(RESAMPLES, len(values)))
         return Resampled(float(np.median(values)), tuple(np.median(values[draws], axis=1).tolist()), len(values))
 
-    return lambda arms: replace(compare(arms), estimated=estimated, share_learnt=None)
+    return lambda arms: replace(compare(arms), estimated=estimated)
 
 
 def _errors(criterion: Criterion, region: str, larger: str, smaller: str) -> Statement:

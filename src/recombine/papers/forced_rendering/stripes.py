@@ -7,7 +7,7 @@ also measured before training.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -26,9 +26,10 @@ from recombine.papers.forced_rendering.threshold_figure import threshold_panel
 from recombine.reproduction import measuring
 from recombine.reproduction.figures import FigureSpec
 from recombine.reproduction.preset import Several
-from recombine.reproduction.study import Arm, InitialRun, Study, Trials, initial_runs
+from recombine.reproduction.study import Arm, InitialRun, Labels, Study, Trials, initial_runs
 from recombine.reproduction.tables import listed_attribute, output
 from recombine.specs import RunSpec
+from recombine.store import Run
 from recombine.tasks import Task
 
 WITH, WITHOUT, PERCENT, PERCENT_ALONE, FULL, UNTRAINED = FAMILIES = (
@@ -100,7 +101,7 @@ class StripeStudy(Study[StripeSettings]):
             return values
 
         dims = {**measuring.stage_dims(), "drawing": measuring.DRAWING}
-        runs = {**trials, (UNTRAINED, arm): initial}
+        runs: dict[Labels, Sequence[Run]] = {**dict(trials.items()), (UNTRAINED, arm): initial}
         result = measuring.tabulate(Trials(preset, trials.device, runs), ("family", "bumps"), measured, dims)
         result[measuring.TRAINED].loc[{"family": UNTRAINED}] = 0.0
         stripes = spec.task.render(spec.task.isolated_values())
@@ -196,10 +197,8 @@ def striped(result: xarray.Dataset, bumps: int) -> xarray.Dataset:
     return result.sel(family=WITH, bumps=bumps)
 
 
-def untrained(result: xarray.Dataset) -> xarray.Dataset | None:
-    """Return the networks before training, if they were measured."""
-    if UNTRAINED not in result["family"]:
-        return None
+def untrained(result: xarray.Dataset) -> xarray.Dataset:
+    """Return the networks before training."""
     return result.sel(family=UNTRAINED, bumps=result.attrs["shown"])
 
 

@@ -18,9 +18,19 @@ import xarray
 from recombine.papers.forced_rendering import samples
 from recombine.papers.forced_rendering.depth import spread_excess
 from recombine.papers.forced_rendering.penalties_claims import log_roughness
-from recombine.papers.forced_rendering.stripes import PERCENT, PERCENT_ALONE, WITHOUT, all_bumps, striped, with_bumps
+from recombine.papers.forced_rendering.stripes import (
+    FULL,
+    PERCENT,
+    PERCENT_ALONE,
+    UNTRAINED,
+    WITHOUT,
+    all_bumps,
+    striped,
+    untrained,
+    with_bumps,
+)
 from recombine.reproduction.claims import Claim, Data, Sample, Samples, Statement
-from recombine.reproduction.criteria import above, below, effect
+from recombine.reproduction.criteria import Criterion, above, below, effect
 from recombine.reproduction.tables import first_hidden, listed_attribute
 
 CONTROLS = {f"failing over {other}": (samples.FAILING, other) for other in (samples.WHOLE, samples.UNTRAINED)}
@@ -97,7 +107,7 @@ def other_smoothing(data: Data) -> dict[str, Sample]:
     cases = dict(_by_bumps(_smoothing(log_roughness), lambda n, about: n != about["shown"])(data))
     for name, k in stages.items():
         cases[name] = _smoothing(partial(log_roughness, stage=k))(result, shown)
-    others = {
+    others: dict[str, tuple[str, samples.PerSeed]] = {
         "kept points": ("roughness of kept points, decades", partial(log_roughness, name="roughness_kept")),
         "whole grid": ("roughness of the whole grid, decades", partial(log_roughness, name="roughness")),
         "spread of log10 dv": ("spread at the output, held-out less kept points, decades", spread_excess),
@@ -108,16 +118,37 @@ def other_smoothing(data: Data) -> dict[str, Sample]:
     return cases
 
 
-def other_bands(data: Data) -> dict[str, Sample]:
-    """Return results for other scores of the first stage, and for other numbers of bumps."""
-    statistics: dict[str, samples.Statistic] = {
-        "orientation": "first_orientation",
-        "alignment": "first_alignment",
-        "all units alike": lambda own: first_hidden(own["stripe_index"]),
-    }
-    result, shown = data["stripes"], int(data["stripes"].attrs["shown"])
-    cases = {name: _less_all_bumps(statistic)(result, shown) for name, statistic in statistics.items()}
-    return {**cases, **_by_bumps(_less_all_bumps("first_band"), lambda n, about: n != about["shown"])(data)}
+def _less_untrained(statistic: samples.Statistic) -> Comparison:
+    """Compare a statistic between networks trained on stripes and some bumps and the same networks before training."""
+    return lambda result, bumps: samples.difference(
+        statistic, striped(result, bumps), untrained(result), untrained=True
+    )
+
+
+BANDS: dict[str, samples.Statistic] = {
+    "orientation": "first_orientation",
+    "alignment": "first_alignment",
+    "all units alike": lambda own: first_hidden(own["stripe_index"]),
+}
+"""Other scores of the first stage."""
+
+
+def _bands(criterion: Criterion, compared: Callable[[samples.Statistic], Comparison], needed: str) -> Statement:
+    """Return a statement on the first stage's band index; alternatives are other scores and numbers of bumps."""
+
+    def cases(data: Data) -> dict[str, Sample]:
+        if needed not in data["stripes"]["family"]:
+            return {}
+        return dict(_by_bumps(compared("first_band"), lambda n, about: n == about["shown"])(data))
+
+    def otherwise(data: Data) -> dict[str, Sample]:
+        result = data["stripes"]
+        if needed not in result["family"]:
+            return {}
+        others = {name: compared(own)(result, int(result.attrs["shown"])) for name, own in BANDS.items()}
+        return {**others, **_by_bumps(compared("first_band"), lambda n, about: n != about["shown"])(data)}
+
+    return Statement(criterion, cases, otherwise)
 
 
 def _by_percent(chosen: Callable[[int], bool], *, errors: bool = False) -> Samples:
@@ -189,10 +220,15 @@ CLAIMS = (
         "First-stage units of stripe-trained networks are banded, as penalised embeddings are",
         "§4.2, Fig. 4e, 3b",
         (
-            Statement(
-                effect("band index of first-stage maps, stripes and bumps less bumps alone", 0.1),
-                _by_bumps(_less_all_bumps("first_band"), lambda n, about: n == about["shown"]),
-                other_bands,
+            _bands(
+                effect("band index of first-stage maps, stripes and bumps less untrained", 0.1),
+                _less_untrained,
+                UNTRAINED,
+            ),
+            _bands(
+                effect("band index of first-stage maps, stripes and bumps less bumps alone", 0.1, word="specific"),
+                _less_all_bumps,
+                FULL,
             ),
         ),
     ),
