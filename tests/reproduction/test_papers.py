@@ -143,7 +143,7 @@ def test_from_modules_and_a_line_to_the_page(package, tmp_path):
     results = reproduce(paper.selected(["all"]), preset, *places, device="cpu", paper=paper)
     text = write_report(Findings(paper, results)).read_text()
     verdicts = json.loads((tmp_path / "out" / "claims.json").read_text())
-    assert {verdict["claim"]: verdict["verdict"] for verdict in verdicts} == dict.fromkeys(paper.claims, "yes")
+    assert {verdict["claim"]: verdict["described"] for verdict in verdicts} == dict.fromkeys(paper.claims, "yes")
     assert {verdict["timing"] for verdict in verdicts} == {"before the data"}
     for number, name in enumerate(names, start=1):
         assert f"It learns {name}" in text
