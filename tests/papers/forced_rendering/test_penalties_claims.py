@@ -28,6 +28,7 @@ from recombine.papers.forced_rendering.penalties_claims import CENTRE_BOX, CLAIM
 from recombine.reproduction.measuring import Batch, stage_profile
 from recombine.reproduction.study import initial_runs
 from recombine.tasks import BumpTask
+from tests.judged import differing
 from tests.papers.forced_rendering.planted_remedies import SEEDS, noise, outcomes, verdict_of
 from tests.small import small_spec
 
@@ -72,6 +73,7 @@ def test_low_rank_and_bands_at_the_coordinate(rank, aligned, expected):
     conventions = [RAW, "N = 28", "centre box", "centre box, bump code", "variance only"]
     assert [test.case for test in found.alternatives] == [*conventions * 2, "bands of any strength", "within 3 px"]
     assert found.alternatives[-1].outcome == NO
+    assert {test.case for test in differing(found)} == ({"within 3 px"} if expected[1] != NO else set())
 
 
 def test_embeddings_with_bands_at_their_values_are_aligned():
