@@ -31,7 +31,7 @@ from recombine.sweep.progress import TrainingBar
 
 COLORS = {
     "yes": "green", "partly": "yellow", "no": "red", "reversed": "red", "open": "yellow", "not decidable": "yellow",
-    "direction only": "", "exploratory": "",
+    "direction only": "", "exploratory": "", "not measured": "",
 }  # fmt: skip
 OWNED = {False: "The paper's claims", True: "Claims of this project"}
 PaperName = Annotated[

@@ -40,7 +40,9 @@ from recombine.reproduction.intervals import CONFIDENCE, Estimate, Interval, Pla
 
 Data = Mapping[str, Any]
 """xarray Datasets by study."""
-Verdict = Literal["yes", "partly", "no", "reversed", "open", "not decidable", "direction only", "exploratory"]
+Verdict = Literal[
+    "yes", "partly", "no", "reversed", "open", "not decidable", "direction only", "exploratory", "not measured"
+]
 """What the tests of one word of a claim amount to."""
 Timing = Literal["before the data", "after the data", "not registered"]
 """When a criterion was written, as far as can be determined from a results folder."""
@@ -233,11 +235,12 @@ class Judgement:
 PHRASES: Mapping[Word, Mapping[Verdict, str]] = {
     "described": {
         "yes": "described", "partly": "partly described", "no": "not described", "reversed": "reversed", "open": "open",
-        "not decidable": "not decidable", "exploratory": "exploratory",
+        "not decidable": "not decidable", "exploratory": "exploratory", "not measured": "not measured",
     },
     "specific": {
         "yes": "specific", "partly": "partly specific", "no": "not specific", "reversed": "stronger in the controls",
         "open": "specificity open", "not decidable": "specificity not decidable",
+        "not measured": "specificity not measured",
     },
 }  # fmt: skip
 """How a claim's verdicts are put in a headline."""
@@ -368,6 +371,8 @@ def _verdict(claim: Claim, tests: Sequence[Test], word: Word) -> Verdict:
         return "yes" if len(distinct) == 1 else "partly"
     if distinct & {"no", "reversed"}:
         return "reversed" if "no" not in distinct else "no"
+    if distinct == {"not measured"}:
+        return "not measured"
     return "open" if "open" in distinct else "not decidable"
 
 
