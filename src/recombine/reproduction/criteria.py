@@ -46,6 +46,8 @@ class Criterion(Frozen):
     """Upper limit of the range."""
     is_effect: bool = False
     """Whether 0 means no effect, so that values below `-low` count as reversed."""
+    word: Literal["described", "specific"] = "described"
+    """Which word of the claim it tests."""
     parameters: Mapping[str, float] = {}
     """Thresholds and settings of the measure."""
     stage: str = ""

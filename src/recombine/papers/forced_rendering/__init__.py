@@ -14,7 +14,8 @@ from recombine.reproduction.paper import Paper
 
 QUESTIONS = (
     "encodings", "superposition", "depth", "controls", "markers", "mlp", "penalties", "stripes", "threshold", "tuning",
-    "regimes", "theory", "rotation", "encoder", "attention", "holdouts", "encoding_width", "factors",
+    "regimes", "theory", "rotation", "encoder", "attention", "ladder", "holdouts", "encoding_width",
+    "factors",
 )  # fmt: skip
 """Modules of the studies, in the order of the report."""
 

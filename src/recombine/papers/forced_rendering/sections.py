@@ -62,9 +62,9 @@ SECTIONS = (
         "has an embedding that is an image, and penalties push these images to be simple (low rank) and equal in "
         "variance. The figures show the embeddings, the volume element, and which penalty matters. A decoder that "
         "computes each pixel from the code and the pixel's position, shown for comparison, is forced to render "
-        "without any penalty.",
-        ("fig3", "fig6", "attention"),
-        ("C7", "C8", "C9", "C25"),
+        "without any penalty. A ladder leads from one to the other and shows which of its steps matters.",
+        ("fig3", "fig6", "attention", "ladder"),
+        ("C7", "C8", "C9", "C25", "C37"),
     ),
     Section(
         "data",
