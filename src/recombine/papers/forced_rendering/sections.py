@@ -42,9 +42,10 @@ SECTIONS = (
         "activity along separate directions (factorization F); and how much a small step in the coordinates is "
         "stretched (the volume element dv). A hole that is stretched or squeezed shows up as a box in the maps of dv. "
         "The controls show whether networks that compose, that are untrained, or that saw the whole grid look the "
-        "same. Only if they differ can one of these quantities explain the failure.",
-        ("fig2", "fig5", "fig11", "fig12", "fig13", "fig14", "controls"),
-        ("C4", "C5", "C6", "C17", "C20"),
+        "same. Only if they differ can one of these quantities explain the failure. Whether factorization is its cause "
+        "is tested by penalising or rewarding its loss.",
+        ("fig2", "fig5", "fig11", "fig12", "fig13", "fig14", "controls", "causal"),
+        ("C4", "C5", "C6", "C17", "C20", "C36"),
     ),
     Section(
         "numbers",
