@@ -52,9 +52,10 @@ SECTIONS = (
         "Which metrics predict failure",
         "A metric that explains composition should separate composing from failing networks without using the held-out "
         "images, and should do so for architectures that were not used to select it. All candidates are ranked by how "
-        "well they do this: 0.5 is chance, 1 is perfect.",
-        ("markers",),
-        ("C21",),
+        "well they do this: 0.5 is chance, 1 is perfect. The best, with a threshold fixed in advance, then predict "
+        "which networks compose in settings that are new to them.",
+        ("markers", "prospective"),
+        ("C21", "C35"),
     ),
     Section(
         "architecture",
