@@ -4,7 +4,7 @@ Three markers of the output (metrics used to predict composing; `markers`) and t
 study's networks of seeds 100 and up (`fixed_thresholds`, stored in prospective.json). Here they predict composing in
 architectures, tasks and numbers of factors that study does not have, without the images of held-out combinations:
 
-    python -m recombine.papers.forced_rendering.prospective results/paper
+    python -m benchmarks.marker_thresholds results/paper
 
 Every setting has networks that should fail and networks that should compose, with the same architecture, code and task.
 Shorter runs of the same seeds show how early a marker tells how a network ends. With three factors, the Schmidt rank is
@@ -15,7 +15,6 @@ are in place and show the right value of every factor.
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
@@ -52,6 +51,8 @@ CHOSEN = ("schmidt_rank", "cross_term_held", "factorization_held")
 SHARES = (0.125, 0.25, 0.5, 1.0)
 """Lengths of the runs, relative to that at whose end a network composes or not."""
 FINAL = 1.0
+BROAD = 2.0
+"""Width in pixels of bumps that the marker study does not have (1 there)."""
 RESAMPLES = 2000
 
 
@@ -96,11 +97,8 @@ class Settings(StripeSettings, factors.Settings):
         broadcast = BroadcastDecoder(width=width, depth=self.prospective_depth)
         placed = CoordConvDecoder(width=width, depth=self.depth)
         many = f"pick:{min(MANY, kept_combinations(self.spec()))}"
-        broad = {"size": self.size - 4, "sigma": 2.0}
         alone, isolated = (
-            self.factors_spec(
-                CNN(width=self.factors_width, depth=self.factors_depth), self.bumps_task(3, **more)
-            )
+            self.factors_spec(CNN(width=self.factors_width, depth=self.factors_depth), self.bumps_task(3, **more))
             for more in ({}, {"isolated": True, "mixing": 0.3})
         )
         return {
@@ -109,8 +107,8 @@ class Settings(StripeSettings, factors.Settings):
             ("CoordConv", "fails"): self.spec(decoder=placed),
             ("CoordConv", "composes"): self.spec(decoder=placed, isolated=True, training=many),
             ("hypernetwork", "either"): self.spec(decoder=HypernetworkDecoder(width=width, depth=2)),
-            ("broad bumps", "fails"): self.spec(**broad),
-            ("broad bumps", "composes"): self.spec(isolated=True, training=many, **broad),
+            ("broad bumps", "fails"): self.spec(sigma=BROAD),
+            ("broad bumps", "composes"): self.spec(isolated=True, training=many, sigma=BROAD),
             ("three factors", "fails"): alone,
             ("three factors", "composes"): isolated,
         }  # fmt: skip
@@ -136,9 +134,7 @@ class ProspectiveStudy(Study[Settings]):
 
     def measure(self, trials: Trials[Settings]) -> xarray.Dataset:
         result = tabulate(trials, ("setting", "expected", "share"), measured, {"value": ("marker",)})
-        return result.assign_coords(marker=list(CHOSEN)).assign_attrs(
-            base_attributes(trials, size=trials.preset.size)
-        )
+        return result.assign_coords(marker=list(CHOSEN)).assign_attrs(base_attributes(trials, size=trials.preset.size))
 
 
 def measured(batch: Batch) -> dict[str, Any]:
@@ -184,19 +180,31 @@ def ended(result: xarray.Dataset) -> xarray.Dataset:
     return stacked.isel(network=np.flatnonzero(stacked["trained"].values == 1))
 
 
-def auroc_by_setting(values: np.ndarray, composing: np.ndarray, setting: np.ndarray) -> np.ndarray:
-    """Return each setting's AUROC, with larger values for composing networks; NaN without networks of both kinds."""
-    scores = []
+def auroc_by_setting(
+    values: np.ndarray, composing: np.ndarray, setting: np.ndarray, weights: np.ndarray | None = None
+) -> np.ndarray:
+    """Return AUROCs `[draw, setting]`, above a half if composing networks have the larger values.
+
+    `weights[draw, network]` are repetitions of the networks (default: each once). A setting without networks of both
+    kinds gets NaN.
+    """
+    weights, scores = np.ones((1, len(values))) if weights is None else weights, []
     for name in np.unique(setting):
-        up, down = (values[(setting == name) & rows] for rows in (composing, ~composing))
-        wins = (up[:, None] > down).mean() + (up[:, None] == down).mean() / 2 if up.size and down.size else np.nan
-        scores.append(wins)
-    return np.array(scores)
+        up, down = ((setting == name) & rows for rows in (composing, ~composing))
+        above, below = values[up, None], values[None, down]
+        won = ((weights[:, up] @ ((above > below) + 0.5 * (above == below))) * weights[:, down]).sum(axis=1)
+        pairs = weights[:, up].sum(axis=1) * weights[:, down].sum(axis=1)
+        scores.append(np.divide(won, pairs, out=np.full(len(weights), np.nan), where=pairs > 0))
+    return np.array(scores).reshape(-1, len(weights)).T
 
 
-def accuracy_by_setting(values: np.ndarray, composing: np.ndarray, setting: np.ndarray) -> np.ndarray:
-    """Return each setting's share of networks that compose if and only if their value is positive."""
-    return np.array([((values > 0) == composing)[setting == name].mean() for name in np.unique(setting)])
+def accuracy_by_setting(
+    values: np.ndarray, composing: np.ndarray, setting: np.ndarray, weights: np.ndarray | None = None
+) -> np.ndarray:
+    """Return the shares `[draw, setting]` of networks that compose if and only if their value is positive."""
+    weights = np.ones((1, len(values))) if weights is None else weights
+    own = (setting[:, None] == np.unique(setting)).astype(float)
+    return ((weights * ((values > 0) == composing)) @ own) / (weights @ own)
 
 
 def predicted(
@@ -209,21 +217,19 @@ def predicted(
     setting, condition = networks["setting"].values.astype(str), networks["expected"].values.astype(str)
 
     def estimated(rows: np.ndarray) -> Resampled:
-        chosen = rows.astype(int)
-        chosen = chosen[np.isfinite(values[chosen])]
-        generator = np.random.default_rng(0)
-        arms = [chosen[(setting[chosen] == a) & (condition[chosen] == b)]
-                for a, b in sorted(set(zip(setting[chosen], condition[chosen], strict=True)))]  # fmt: skip
-
-        def of(numbers: np.ndarray) -> float:
-            return float(markers_ranking.mean(score(values[numbers], composing[numbers], setting[numbers]), 0))
-
-        if not arms:
+        own = rows.astype(int)
+        if not len(own):
             return Resampled(np.nan, (np.nan,), 0)
-        drawn = (np.concatenate([generator.choice(arm, len(arm)) for arm in arms]) for _ in range(RESAMPLES))
-        finite = tuple(value for value in map(of, drawn) if np.isfinite(value))
-        fewest = int(min(composing[chosen].sum(), (~composing[chosen]).sum()))
-        return Resampled(of(chosen), finite or (np.nan,), fewest if finite else 0)
+        arms = np.unique(np.char.add(setting[own], condition[own]), return_inverse=True)[1]
+        generator, weights = np.random.default_rng(0), np.ones((RESAMPLES, len(own)))
+        for arm in range(arms.max() + 1):
+            number = int((arms == arm).sum())
+            weights[:, arms == arm] = generator.multinomial(number, np.full(number, 1 / number), size=RESAMPLES)
+        parts = values[own], composing[own], setting[own]
+        value, draws = (markers_ranking.mean(score(*parts, own_weights), 1) for own_weights in (None, weights))
+        finite = tuple(draws[np.isfinite(draws)].tolist())
+        fewest = int(min(composing[own].sum(), (~composing[own]).sum()))
+        return Resampled(float(value[0]), finite or (np.nan,), fewest if finite else 0)
 
     index = np.where(np.isfinite(values), np.arange(len(values), dtype=float), np.nan)
     return sample(xarray.DataArray(index, dims="network"), networks, estimated=estimated)
@@ -327,7 +333,7 @@ def _pooled(networks: xarray.Dataset, marker: str, share: float) -> float:
     rows = np.isfinite(values) & (own.error < 0.1) & ~(own.score <= 0.95)
     composing = networks["held_out"].values >= COMPOSING_ACCURACY
     return float(markers_ranking.mean(
-        auroc_by_setting(values[rows], composing[rows], networks["setting"].values[rows].astype(str)), 0
+        auroc_by_setting(values[rows], composing[rows], networks["setting"].values[rows].astype(str))[0], 0
     ))  # fmt: skip
 
 
@@ -351,9 +357,3 @@ def caption(result: xarray.Dataset) -> str:
 
 
 FIGURES = (FigureSpec("prospective", "Predicting which networks compose", ("prospective",), draw, caption),)
-
-if __name__ == "__main__":
-    from recombine.reproduction.results import Results
-
-    fixed = fixed_thresholds(Results.existing(sys.argv[1]).dataset("markers"))
-    FILE.write_text(json.dumps(fixed, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
