@@ -319,19 +319,20 @@ def draw(result: xarray.Dataset) -> Figure:
                       color=color, markeredgewidth=0, label=name)  # fmt: skip
         left.axvline(RULES[marker]["threshold"], color="black", linewidth=0.8, linestyle=":")
         left.axhline(COMPOSING_ACCURACY, color="0.7", linewidth=0.8, zorder=0)
-        left.set(xlabel=f"{MARKERS[marker].title}, output", ylabel="held-out accuracy", xscale="log")
+        left.set(xlabel=f"{MARKERS[marker].title}, output", ylabel="held-out accuracy")
         left.legend(fontsize=7)
         _against_length(right, networks)
     return figure
 
 
 def _against_length(ax: Axes, networks: xarray.Dataset) -> None:
+    shares = [float(share) for share in networks["share"].values]
     for marker, color in zip(CHOSEN, COLORS, strict=False):
-        scores = [_pooled(networks, marker, float(share)) for share in networks["share"].values]
-        ax.plot(networks["share"].values, scores, "o-", color=color, label=MARKERS[marker].title)
+        scores = [_pooled(networks, marker, share) for share in shares]
+        ax.plot(range(len(shares)), scores, "o-", color=color, label=MARKERS[marker].title)
     ax.axhline(0.5, color="0.7", linewidth=0.8, zorder=0)
-    ax.set(xscale="log", xlabel="share of the training steps", ylabel="AUROC, mean over settings", ylim=(0, 1.03))
-    ax.set_xticks(networks["share"].values, [f"{share:g}" for share in networks["share"].values])
+    ax.set(xlabel="share of the training steps", ylabel="AUROC, mean over settings", ylim=(0, 1.03))
+    ax.set_xticks(range(len(shares)), [f"{share:g}" for share in shares])
     ax.legend(fontsize=7)
 
 
@@ -354,13 +355,13 @@ def caption(result: xarray.Dataset) -> str:
         for own in [networks["setting"].values == name]
     )
     marker = CHOSEN[0]
-    rates = "; ".join(f"{share:g} of the steps {_pooled(networks, marker, float(share)):.2f}"
-                      for share in networks["share"].values)  # fmt: skip
+    scores = {share: _pooled(networks, marker, share) for share in networks["share"].values.tolist()}
+    rates = "; ".join(f"{score:.2f} after {share:g} of the steps" for share, score in scores.items() if score == score)
     return (
         "Left: held-out accuracy against the Schmidt rank of the output, in settings that the marker study does not "
         f"have; dotted: the threshold fixed in advance ({RULES[marker]['threshold']:g}). Composing: {numbers}; "
         f"{seed_count(result['held_out'])} per condition. Right: how well markers tell composing from failing networks "
-        f"of the same setting, at several lengths of training. Schmidt rank, after {rates}."
+        f"of the same setting, at several lengths of training. Schmidt rank: {rates or 'not measured'}."
     )
 
 
