@@ -54,6 +54,8 @@ PLANTED = {
     "multilinear:base=(mlp:width=32:depth=1):rank=1": multiplied,
     "broadcast:width=16:depth=1": distances,
     "coordconv:width=16:depth=1": distances,
+    "ladder:width=16:depth=1": distances,
+    "ladder:width=32:depth=2:pixelwise=true": distances,
     "implicit:width=32:depth=1:activation=relu": distances,
     "implicit:width=32:depth=1:frequency=3": distances,
     "coordinate:width=32:depth=1": distances,
