@@ -104,7 +104,9 @@ def slow_agreement(gram, held_out, shape, family, widths, shift, standardised, n
         if standardised:
             spread = matrix.std(axis=1, keepdims=True)
             matrix = np.where(spread > 1e-9, matrix - matrix.mean(axis=1, keepdims=True), 0) / np.maximum(spread, 1e-9)
-        steps = [[max(abs(a - b) for a, b in zip(points[r], points[c], strict=True)) for c in halves[half]] for r in rows]
+        steps = [
+            [max(abs(a - b) for a, b in zip(points[r], points[c], strict=True)) for c in halves[half]] for r in rows
+        ]
         return matrix.ravel() if near is None else matrix[[[0 < own <= near for own in line] for line in steps]]
 
     def correlation(half, candidate):

@@ -294,9 +294,7 @@ def kernel_families(
         beaten = _score(shifted)[0][..., 1:] >= scores["or"][..., None] - 1e-9
         p_value = (beaten.sum(dim=-1) + 1).double() / len(held_out)
     values = torch.tensor(list(widths), dtype=torch.float64, device=gram.device)
-    return FamilyAgreement(
-        scores, {family: values[index % len(values)] for family, index in chosen.items()}, p_value
-    )
+    return FamilyAgreement(scores, {family: values[index % len(values)] for family, index in chosen.items()}, p_value)
 
 
 def _halves(places: Tensor, shape: tuple[int, ...]) -> list[Tensor]:
