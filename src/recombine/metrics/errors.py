@@ -56,6 +56,8 @@ REACH = 2
 """A peak is the highest pixel within this distance along both axes."""
 TIE = 1e-9
 """Each pixel is lowered by this much relative to the previous one, to break ties."""
+PEAK_SCORES = ("several", "count", "centred", "aligned", "aligned_chance", "away_aligned", "away_chance")
+"""What `peak_scores` returns."""
 IMAGES_AT_ONCE = 2**14
 ROWS_AT_ONCE = 2**9
 SAME = 0.02

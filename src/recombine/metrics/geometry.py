@@ -5,9 +5,9 @@ All metrics are functions of the metric tensor g over the factors (`recombine.me
 averaged over points (as in the paper) or computed from the averaged g (as in the published scripts).
 
 Spreads are standard deviations over points. Points are either *held* (held out) or *kept*. The spread of a region is
-around its own mean; the *excess* is the held-out spread minus the kept spread. Deviations are from the kept mean, except
-for their excess: it compares the RMS deviations of both regions from the mean of the whole grid, so it also counts a
-shift in the level of the held-out region (with its sign lost).
+around its own mean; the *excess* is the held-out spread minus the kept spread. Deviations are from the kept mean,
+except for their excess: it compares the RMS deviations of both regions from the mean of the whole grid, so it also
+counts a shift in the level of the held-out region (with its sign lost).
 
 The Laplacian of a map over the grid is the sum of its second differences f(i + 1) − 2 f(i) + f(i − 1) along every
 factor, in grid steps. It is defined at inner points, which have both neighbours along every factor (possibly in another

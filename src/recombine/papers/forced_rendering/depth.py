@@ -3,6 +3,9 @@
 CNNs of several depths are trained on bump and rate codes. We measure their scores, and the geometry, probes and tuning
 of every stage. Claims are tested on CNNs of the default depth (4 in the paper preset), with other depths as
 alternatives. "Stages" are the hidden stages and the output.
+
+The published scripts take F from differences over one pixel, which is as wide as a bump. `factorization_by_step` has F
+from differences over one pixel and over fractions of it, which approach the exact F.
 """
 
 from __future__ import annotations
@@ -15,6 +18,8 @@ import numpy as np
 import torch
 import xarray
 
+from recombine.metrics import local_factorization
+from recombine.metrics.stages import neighbour_metric
 from recombine.papers.forced_rendering import samples
 from recombine.papers.forced_rendering.presets import CODES, BumpPreset
 from recombine.papers.forced_rendering.samples import PerSeed, Statistic, difference, measured_by
@@ -36,12 +41,16 @@ class Settings(BumpPreset):
     variants: ClassVar[Mapping[str, Any]] = {"quick": {"depths": (2, 3), "extra_depths": (), "deep_rate_seeds": 3}}
 
 
+STEPS = (1.0, 0.5, 0.25, 0.125)
+"""Steps of finite differences, in pixels."""
+
+
 class DepthStudy(Study[Settings]):
     name: ClassVar[str] = "depth"
     question: ClassVar[str] = "Where inside the network does factorization break, and does depth help?"
     settings: ClassVar[type[Settings]] = Settings
-    version: ClassVar[int] = 2
-    metrics: ClassVar[tuple[str, ...]] = ("stage_profile",)
+    version: ClassVar[int] = 3
+    metrics: ClassVar[tuple[str, ...]] = ("local_factorization", "neighbour_metric", "stage_profile")
 
     def arms(self, preset: Settings) -> list[Arm]:
         def seeds(code: str, depth: int) -> int | None:
@@ -54,16 +63,34 @@ class DepthStudy(Study[Settings]):
         ]
 
     def measure(self, trials: Trials[Settings]) -> xarray.Dataset:
-        def measured(batch: measuring.Batch) -> dict[str, object]:
-            return {**batch.scores, **measuring.stage_profile(batch), "drawing": measuring.drawings(batch)}
-
-        inner = {**measuring.stage_dims(), "drawing": measuring.DRAWING}
-        result = measuring.tabulate(trials, ("encoding", "depth"), measured, inner)
         size, depths, default = trials.preset.size, trials.preset.depths, trials.preset.depth
         shown = default if default in depths else depths[-1]
+        stepped = [trials.preset.cnn(depth) for depth in (min(depths), shown, max(depths))]
+
+        def measured(batch: measuring.Batch) -> dict[str, object]:
+            by_step = {"factorization_by_step": factorization_by_step(batch)} if batch.spec.decoder in stepped else {}
+            own = {**measuring.stage_profile(batch), **by_step, "drawing": measuring.drawings(batch)}
+            return {**batch.scores, **own}
+
+        inner = {**measuring.stage_dims(), "factorization_by_step": ("stage", "step"), "drawing": measuring.DRAWING}
+        result = measuring.tabulate(trials, ("encoding", "depth"), measured, inner).assign_coords(step=list(STEPS))
         surface = _surface(measuring.Batch([trials.pictured_run("bump", shown)], trials.device))
         result = measuring.with_positions(result, trials.first.spec, "log_volume").assign(surface=surface)
         return result.assign_attrs(measuring.base_attributes(trials, size=size, compared=list(depths), shown=shown))
+
+
+def factorization_by_step(batch: measuring.Batch) -> torch.Tensor:
+    """Return F from finite differences over each of the `STEPS`, `[member, stage, step]`.
+
+    On large grids, F is averaged over every second value of each factor, since a step takes five forward passes.
+    """
+    grid, reader = batch.task.grid, batch.reader()
+    chosen = (grid.indices % (2 if max(grid.shape) > 16 else 1) == 0).all(dim=1).nonzero().flatten()
+    columns = []
+    for step in STEPS:
+        stages = neighbour_metric(reader, grid, chosen, batch.device, members=1, fraction=step, memory=batch.memory)
+        columns.append(torch.stack([local_factorization(own).nanmean(dim=-1) for own in stages.values()], dim=1))
+    return torch.stack(columns, dim=2).float()
 
 
 def _surface(batch: measuring.Batch) -> tuple[tuple[str, ...], np.ndarray]:
