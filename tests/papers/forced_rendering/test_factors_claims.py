@@ -39,8 +39,8 @@ def factors(**right):
 
 def test_networks_that_fail_support_only_that():
     data = factors()
-    assert verdict_of(C31, data).verdict == "supported"
-    assert [verdict_of(claim, data).verdict for claim in (C32, C33, C34)] == ["not supported"] * 3
+    assert verdict_of(C31, data).described == "yes"
+    assert [verdict_of(claim, data).described for claim in (C32, C33, C34)] == ["no"] * 3
 
 
 @pytest.mark.parametrize(
@@ -48,14 +48,14 @@ def test_networks_that_fail_support_only_that():
 )
 def test_a_remedy_that_works_for_every_number_of_factors_is_found(claim, arm):
     found = verdict_of(claim, factors(**{arm: 0.97}))
-    assert found.verdict == "supported"
-    assert outcomes(found.tests) == ["supported"] * 8
+    assert found.described == "yes"
+    assert outcomes(found.tests) == ["yes"] * 8
 
 
 def test_one_that_works_for_few_factors_is_supported_there():
     found = verdict_of(C32, factors(**{CNN_ISOLATED: [0.99, 0.95, 0.7, 0.2]}))
-    assert outcomes(found.tests) == [*["supported"] * 2, *["not supported"] * 2, *["supported"] * 3, "not supported"]
-    assert found.verdict == "partly supported"
+    assert outcomes(found.tests) == [*["yes"] * 2, *["no"] * 2, *["yes"] * 3, "no"]
+    assert found.described == "partly"
 
 
 def test_pairs_are_isolated_from_three_factors_on():

@@ -47,10 +47,10 @@ def theory(failing=None, others=None):
 )
 def test_planted_differences_are_found_in_every_architecture(claim, changed):
     found = verdict_of(claim, theory(changed))
-    assert found.verdict == "supported"
-    assert outcomes(found.tests) == ["supported"] * (3 * len(claim.statements))
-    assert outcomes(found.controls) == ["supported"] * (6 * len(claim.statements))
-    assert verdict_of(claim, theory()).verdict == "not supported"
+    assert found.described == "yes"
+    assert outcomes(found.tests) == ["yes"] * (3 * len(claim.statements))
+    assert outcomes(found.controls) == ["yes"] * (6 * len(claim.statements))
+    assert verdict_of(claim, theory()).described == "no"
     opposite = verdict_of(claim, theory(others=changed))
     assert outcomes(opposite.tests) == ["reversed"] * (3 * len(claim.statements))
 
@@ -64,12 +64,12 @@ def test_a_prediction_that_is_worse_than_none_counts_as_none():
 def test_the_output_does_not_count_among_the_hidden_stages():
     data = theory({"linear_factorization": 0.1})
     data["theory"]["linear_factorization"][..., -1] = 0.9
-    assert outcomes(verdict_of(C28, data).tests) == ["supported"] * 3
+    assert outcomes(verdict_of(C28, data).tests) == ["yes"] * 3
 
 
 def test_mlps_are_compared_with_ones_that_saw_the_whole_grid():
     data = theory()
     data["theory"]["held_products"].loc[{"arm": "MLP, stripes"}] = 9.0
-    assert outcomes(verdict_of(C27, data).tests) == ["not supported"] * 3
+    assert outcomes(verdict_of(C27, data).tests) == ["no"] * 3
     data["theory"]["held_products"].loc[{"arm": "MLP"}] = 9.0
-    assert outcomes(verdict_of(C27, data).tests) == ["not supported", "not supported", "supported"]
+    assert outcomes(verdict_of(C27, data).tests) == ["no", "no", "yes"]

@@ -7,6 +7,7 @@ import xarray
 from recombine.papers.forced_rendering.threshold import CLAIMS, CURVED
 from recombine.papers.forced_rendering.threshold_design import FAMILIES, LITERAL, PRIMARY, spelt
 from recombine.reproduction.claims import judge
+from tests.judged import differing
 
 SIZES, NETWORKS, RESAMPLES = [20, 28, 36], 30, 2000
 SMALL = "whole/integer/epochs/small"
@@ -48,25 +49,25 @@ def judged(**planted_numbers):
 @pytest.mark.parametrize(
     ("numbers", "outcomes", "verdict"),
     [
-        ({}, ["supported", "supported"], "supported"),
-        ({"bumps": 1.5}, ["not supported", "supported"], "partly supported"),
-        ({"bumps": 1.5, "reached": 0.0}, ["not supported"] * 2, "not supported"),
-        ({"bumps": 1.5, "reached": 0.0, "stripes": 2.0}, ["not supported"] * 2, "not supported"),  # not asked
-        ({"bumps": 2.5, "reached": 0.5}, ["undecided"] * 2, "undecided"),
+        ({}, ["yes", "yes"], "yes"),
+        ({"bumps": 1.5}, ["no", "yes"], "partly"),
+        ({"bumps": 1.5, "reached": 0.0}, ["no"] * 2, "no"),
+        ({"bumps": 1.5, "reached": 0.0, "stripes": 2.0}, ["no"] * 2, "no"),  # not asked
+        ({"bumps": 2.5, "reached": 0.5}, ["open"] * 2, "open"),
         ({"learnt": 0.7}, ["not decidable"] * 2, "not decidable"),
     ],
 )
 def test_verdicts(numbers, outcomes, verdict):
     judgement = judged(**numbers)
     assert [test.outcome for test in judgement.tests] == outcomes
-    assert judgement.verdict == verdict
+    assert judgement.described == verdict
 
 
 def test_without_an_exponent_nothing_is_decided():
     data = planted()
     data["exponent"][0, 0] = np.nan
     (judgement,) = judge(CLAIMS, {"threshold": data})
-    assert judgement.tests[0].outcome == "undecided"
+    assert judgement.tests[0].outcome == "open"
     assert (judgement.tests[0].learnt, judgement.tests[0].trained) == (90, 90)
 
 
@@ -75,7 +76,7 @@ def test_a_resample_without_a_threshold_in_forty_opens_the_end():
     data["exponent_draws"][0, 0, :60] = -np.inf
     (judgement,) = judge(CLAIMS, {"threshold": data})
     assert judgement.tests[0].interval.low == -np.inf
-    assert judgement.tests[0].outcome == "undecided"
+    assert judgement.tests[0].outcome == "open"
 
 
 def test_alternatives_are_protocols_sizes_and_curved_growth():
@@ -87,7 +88,7 @@ def test_alternatives_are_protocols_sizes_and_curved_growth():
         *[("share of networks that reach 90 % in the held-out box with the most bumps outside it", case)
           for case in ("N = 20", "N = 28", "N = 36", spelt(KEPT))],
     ]  # fmt: skip
-    assert [test.case for test in judgement.differing()] == [CURVED]
+    assert [test.case for test in differing(judgement)] == [CURVED]
 
 
 def test_only_networks_with_the_largest_set_tell_whether_it_is_reached():

@@ -25,7 +25,7 @@ from recombine.papers.forced_rendering import threshold_design as design
 from recombine.papers.forced_rendering.samples import learnt
 from recombine.papers.forced_rendering.threshold_design import BUMPS, FAMILIES, LITERAL, PRIMARY, TARGET, Cell, Settings
 from recombine.reproduction.claims import Claim, Data, Sample, Statement
-from recombine.reproduction.criteria import above
+from recombine.reproduction.criteria import Fit, above
 from recombine.reproduction.intervals import CONFIDENCE, Estimate, Resampled, Share
 from recombine.reproduction.study import DONE, Arm, Study, Trials
 from recombine.specs import RunSpec
@@ -254,7 +254,7 @@ def _sample(
 ) -> Sample:
     """Return one sample of the networks of all sizes, restricted to those that learnt their training set."""
     flat = [part.transpose("size", "network").values.ravel() for part in (values, cells["learnt"] == 1, trained)]
-    return Sample(flat[0].astype(float), flat[1], flat[2], estimated)
+    return Sample(flat[0].astype(float), (Fit.known(flat[1], flat[2]),), estimated)
 
 
 CLAIMS = (
