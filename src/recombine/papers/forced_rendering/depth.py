@@ -117,6 +117,11 @@ def factorization_fall(networks: xarray.Dataset) -> xarray.DataArray:
     return tables.fall(networks["factorization"])
 
 
+def deviation_excess(networks: xarray.Dataset) -> xarray.DataArray:
+    """Return the output's RMS deviation of log10 dv from the whole grid's mean, held-out minus kept region."""
+    return tables.output(networks["deviation_excess"])
+
+
 def spread_excess(networks: xarray.Dataset) -> xarray.DataArray:
     """Return the output's spread of log10 dv around its regional mean, held-out minus kept (not held-out) region."""
     return tables.output(networks["spread_excess"])
@@ -151,16 +156,23 @@ def _at_default_depth(data: Data, statistic: Statistic, words: str = "") -> dict
 def _at_each_stage(data: Data, words: str, values: PerSeed, first: int = 1) -> dict[str, Sample]:
     """Return one sample per code and stage at the default depth, from stage `first` to the one before the output."""
     shown = data["depth"].sel(depth=data["depth"].attrs["shown"])
+    try:
+        shown = shown.assign(own=values(shown))
+    except KeyError:  # of an earlier version
+        return {}
     stages = int(shown["factorization"].notnull().any(["encoding", "seed"]).sum())
-    numbered = shown.assign(own=values(shown)).assign_coords(stage=np.arange(shown.sizes["stage"]))
+    numbered = shown.assign_coords(stage=np.arange(shown.sizes["stage"]))
     hidden = numbered.isel(stage=slice(first, stages - 1))
     return measured_by(hidden, "own", f"{{encoding}}, {words} {{stage}}", "encoding", "stage")
 
 
 def _judged(
     criterion: Criterion, statistic: PerSeed, otherwise: Mapping[str, PerSeed], each_stage: Samples = no_samples
-) -> Statement:
-    """Return a statement about the default depth; alternatives use other measures, single stages or other depths."""
+) -> tuple[Statement, Statement]:
+    """Return a statement about the default depth, and one that the statistic is larger in failing networks.
+
+    Alternatives of the first use other measures, single stages or other depths.
+    """
 
     def alternatives(data: Data) -> dict[str, Sample]:
         cases: dict[str, Sample] = {}
@@ -169,8 +181,17 @@ def _judged(
         others = data["depth"].drop_sel(depth=data["depth"].attrs["shown"])
         return {**cases, **each_stage(data), **_by_depth(others, statistic)}
 
-    default = partial(_at_default_depth, statistic=statistic)
-    return Statement(criterion, default, alternatives, partial(samples.less_controls, statistic=statistic))
+    described = Statement(criterion, partial(_at_default_depth, statistic=statistic), alternatives)
+    return described, samples.specific(criterion.statistic, criterion.ends[0], statistic)
+
+
+def _by_step(statistic: PerSeed) -> dict[str, PerSeed]:
+    """Return a statistic of F from finite differences over each step, by words."""
+
+    def of(networks: xarray.Dataset, step: float) -> xarray.DataArray:
+        return statistic(networks["factorization_by_step"].sel(step=step))
+
+    return {f"finite differences over {step:g} px": partial(of, step=step) for step in STEPS}
 
 
 def _sharper(data: Data, *, alternatives: bool) -> dict[str, Sample]:
@@ -180,21 +201,30 @@ def _sharper(data: Data, *, alternatives: bool) -> dict[str, Sample]:
     shallow, deep = min(depths), max(depths)
     if shallow == deep:
         return {}
+    drop = partial(tables.largest_drop, from_input=True)
 
-    def less(depth: int, name: str = "factorization", other: str = "rate") -> Sample:
+    def exact(networks: xarray.Dataset) -> xarray.DataArray:
+        return drop(networks["factorization"])
+
+    def less(words: str, depth: int, statistic: PerSeed = exact, other: str = "rate") -> dict[str, Sample]:
         pair = (result.sel(encoding=code, depth=own) for code, own in (("rate", shallow), (other, depth)))
-        return difference(lambda own: tables.largest_drop(own[name]), *pair)
+        return samples.case(words, partial(difference, statistic, *pair))
 
     if not alternatives:
-        return {f"rate, depth {shallow} less depth {deep}": less(deep)}
-    deepest = max(by_depth(result.sel(encoding="rate")))
-    others = [depth for depth in depths if shallow < depth < deep] + ([deepest] if deepest > deep else [])
-    return {
-        "rate, finite differences": less(deep, "factorization_differences"),
-        "rate, ratio of means": less(deep, "factorization_of_means"),
-        f"depth {shallow}, rate less bump": less(shallow, other="bump"),
-        **{f"rate, depth {shallow} less depth {depth}": less(depth) for depth in others},
+        return less(f"rate, depth {shallow} less depth {deep}", deep)
+    otherwise: dict[str, PerSeed] = {
+        **_by_step(drop),
+        "ratio of means": lambda own: drop(own["factorization_of_means"]),
+        "from the first hidden stage on": lambda own: tables.largest_drop(own["factorization"]),
     }
+    cases: dict[str, Sample] = {}
+    for words, own in otherwise.items():
+        cases |= less(f"rate, {words}", deep, own)
+    cases |= less(f"depth {shallow}, rate less bump", shallow, other="bump")
+    deepest = max(by_depth(result.sel(encoding="rate")))
+    for depth in [own for own in depths if shallow < own < deep] + ([deepest] if deepest > deep else []):
+        cases |= less(f"rate, depth {shallow} less depth {depth}", depth)
+    return cases
 
 
 _claim = partial(Claim, studies=("depth",), beside=("controls",))
@@ -203,12 +233,10 @@ CLAIMS = (
         "C4",
         "Linear probes read the factors worse, the deeper the stage",
         "§3.4, Fig. 2a–b",
-        (
-            _judged(
-                effect("fall of held-out probe R², first to last hidden stage", 0.1),
-                probe_fall,
-                {"to the output": lambda own: tables.fall(own["probe_held_out"])},
-            ),
+        _judged(
+            effect("fall of held-out probe R², first to last hidden stage", 0.1),
+            probe_fall,
+            {"to the output": lambda own: tables.fall(own["probe_held_out"])},
         ),
     ),
     _claim(
@@ -216,11 +244,11 @@ CLAIMS = (
         "Factorization decays with depth; shallow rate-coded networks drop sharper",
         "§3.4, Fig. 2c–d",
         (
-            _judged(
+            *_judged(
                 effect("fall of factorization F, first hidden stage to output", 0.02),
                 factorization_fall,
                 {
-                    "finite differences": lambda own: tables.fall(own["factorization_differences"]),
+                    **_by_step(tables.fall),
                     "ratio of means": lambda own: tables.fall(own["factorization_of_means"]),
                 },
                 partial(
@@ -231,7 +259,7 @@ CLAIMS = (
                 ),
             ),
             Statement(
-                effect("largest one-layer drop of factorization F, shallow less deep networks", 0.02),
+                effect("largest drop of factorization F from one stage to the next, shallow less deep networks", 0.02),
                 partial(_sharper, alternatives=False),
                 partial(_sharper, alternatives=True),
             ),
@@ -241,13 +269,16 @@ CLAIMS = (
         "C6",
         "The volume element is distorted with depth, most in the held-out region",
         "§3.4, Fig. 2e–f",
-        (
-            _judged(
-                effect("spread of log10 dv at the output, held-out less kept region (decades)", 0.1),
-                spread_excess,
-                {"rise of the whole grid's spread along stages": spread_rise},
-                partial(_at_each_stage, words="stage", values=lambda own: own["spread_excess"]),
+        _judged(
+            effect(
+                "RMS deviation of log10 dv from its mean over the grid, at the output, held-out less kept region", 0.1
             ),
+            deviation_excess,
+            {
+                "about each region's own mean": spread_excess,
+                "rise of the whole grid's spread along stages": spread_rise,
+            },
+            partial(_at_each_stage, words="stage", values=lambda own: own["deviation_excess"]),
         ),
     ),
     _claim(
@@ -261,15 +292,13 @@ CLAIMS = (
         "C20",
         "Cross-terms between factors are largest near the output",
         "§3.4",
-        (
-            _judged(
-                effect("normalised cross-term |g_xy|, last two stages less the others", 0.02),
-                late_cross_terms,
-                {
-                    "held-out points": lambda own: tables.last_two_less_others(own["cross_term_held"]),
-                    "over g_xx + g_yy": lambda own: tables.last_two_less_others(1 - own["factorization"]),
-                },
-            ),
+        _judged(
+            effect("normalised cross-term |g_xy|, last two stages less the others", 0.02),
+            late_cross_terms,
+            {
+                "held-out points": lambda own: tables.last_two_less_others(own["cross_term_held"]),
+                "over g_xx + g_yy": lambda own: tables.last_two_less_others(1 - own["factorization"]),
+            },
         ),
     ),
 )

@@ -53,9 +53,9 @@ NEAR = 3
 """Largest distance of held-out points whose outputs tell OR from sum kernels, in grid steps along each factor."""
 
 
-def near(similarity: str) -> str:
-    """Return the name of a similarity between held-out outputs that are at most `NEAR` steps apart."""
-    return f"{similarity}, held-out points within {NEAR} steps"
+def near(similarity: str, within: int = NEAR) -> str:
+    """Return the name of a similarity between held-out outputs that are at most so many steps apart."""
+    return f"{similarity}, held-out points within {within:g} steps"
 
 
 SIMPLE = (COSINE, DISTANCE, *map(overlap, THRESHOLDS))
