@@ -10,7 +10,7 @@ from differences over one pixel and over fractions of it, which approach the exa
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, ClassVar
 
@@ -18,8 +18,7 @@ import numpy as np
 import torch
 import xarray
 
-from recombine.metrics import local_factorization
-from recombine.metrics.stages import neighbour_metric
+from recombine.metrics import local_factorization, neighbour_metric
 from recombine.papers.forced_rendering import samples
 from recombine.papers.forced_rendering.presets import CODES, BumpPreset
 from recombine.papers.forced_rendering.samples import PerSeed, Statistic, difference, measured_by
@@ -185,7 +184,7 @@ def _judged(
     return described, samples.specific(criterion.statistic, criterion.ends[0], statistic)
 
 
-def _by_step(statistic: PerSeed) -> dict[str, PerSeed]:
+def _by_step(statistic: Callable[[xarray.DataArray], xarray.DataArray]) -> dict[str, PerSeed]:
     """Return a statistic of F from finite differences over each step, by words."""
 
     def of(networks: xarray.Dataset, step: float) -> xarray.DataArray:

@@ -8,7 +8,7 @@ log10 dv depends on the scale of the code. See docs/reproduction.md (C17) for ou
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -116,7 +116,9 @@ def _other_depths(data: Data, decoder: str) -> dict[str, xarray.Dataset]:
     }
 
 
-def _as_claimed(networks: xarray.Dataset, decoder: str, place: PerSeed = tables.mean_after_input) -> Sample:
+def _as_claimed(
+    networks: xarray.Dataset, decoder: str, place: Callable[..., xarray.DataArray] = tables.mean_after_input
+) -> Sample:
     """Return the share of networks with less (CNNs) or more (MLPs) volume in the held-out region, less a half."""
     return majority(place(networks["contrast"]) * (1 if decoder == MLP_ARM else -1), networks)
 

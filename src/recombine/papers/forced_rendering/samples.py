@@ -177,14 +177,16 @@ def controlled(
     """Compare a statistic between pairs of arms of the control study, if available, seed by seed."""
     if "controls" not in data:
         return {}
-    arms, cases = data["controls"], {}
+    arms, cases = data["controls"], dict[str, Sample]()
     for words, (own, other) in pairs.items():
         both = arms.sel(arm=own), arms.sel(arm=other)
         cases |= case(words, partial(compared, statistic, *both, untrained=other in INITIAL))
     return cases
 
 
-def specific(words: str, smallest: float, statistic: PerSeed, other: str = STRIPED, **fields: Any) -> Statement:
+def specific(
+    words: str, smallest: float, statistic: Callable[..., xarray.DataArray], other: str = STRIPED, **fields: Any
+) -> Statement:
     """Return the statement that a statistic is larger in failing CNNs than in others, by default composing ones.
 
     Both have the same architecture. The differences to the other controls, and those of low-rank decoders, are beside
