@@ -94,6 +94,13 @@ def test_they_are_what_a_loop_finds_over_any_other_dimensions():
         np.testing.assert_allclose(swapped.transpose(*found.dims), found)
 
 
+def test_a_drop_from_the_input_counts_on_request():
+    values = networks([1.0, 0.9, 0.6], [0.9, 0.5]).copy()
+    values[:, 0] = [1.2, 1.9]
+    assert largest_drop(values).values == pytest.approx([0.3, 0.4])
+    assert largest_drop(values, from_input=True).values == pytest.approx([0.3, 1.0])
+
+
 @pytest.mark.parametrize("function", FUNCTIONS)
 def test_the_input_is_left_out(function):
     values = networks([1.0, 0.9, 0.8, 0.6], [0.9, 0.5, 0.4])

@@ -313,11 +313,19 @@ def finite_difference_metric(
 
 
 def neighbour_metric(
-    reader: Reader, grid: FactorGrid, indices: Int[Tensor, " point"], device: torch.device, *, memory: int = MEMORY
-) -> dict[str, Float[Tensor, "point factor factor"]]:
+    reader: Reader,
+    grid: FactorGrid,
+    indices: Int[Tensor, " point"],
+    device: torch.device,
+    *,
+    members: int = 0,
+    fraction: float = 1.0,
+    memory: int = MEMORY,
+) -> dict[str, Float[Tensor, "... point factor factor"]]:
     """Return the finite-difference metric tensor of every stage at selected points of a grid, by stage name.
 
-    The result equals `finite_difference_metric` at these points. The reader must not have member axes.
+    The result equals `finite_difference_metric` at these points. With a `fraction`, the differences are to that
+    fraction of the way to the neighbouring grid points, so that they approach derivatives as it approaches 0.
 
     >>> from recombine.factors import Factor
     >>> grid = FactorGrid((Factor("x", 0, 4, 9),))
@@ -327,15 +335,16 @@ def neighbour_metric(
     """
     factors, steps, points = len(grid.shape), grid.positions(indices), grid.rows(indices)
     dtype = precision(device)
-    sizes = stage_sizes(reader, points[:FEWEST].to(device, dtype).clone())
+    sizes = stage_sizes(reader, points[:FEWEST].to(device, dtype).clone(), members)
     size = max(1, memory // (4 * (2 * factors + 1 + COPIES) * sum(sizes.values())))
     parts = []
     for here, at in zip(points.split(size), steps.split(size), strict=True):
-        neighbours, distances = _neighbours(here, at, grid)
+        neighbours, distances = _neighbours(here, at, grid, fraction)
 
         def product(activation: Tensor, distances: Tensor = distances) -> Tensor:
-            ahead, behind, centre = flat(activation).unflatten(0, (2 * factors + 1, -1)).split((factors, factors, 1))
-            after, before = distances[..., None].to(centre)
+            apart = flat(activation, members).unflatten(members, (2 * factors + 1, -1)).movedim(members, 0)
+            ahead, behind, centre = apart.split((factors, factors, 1))
+            after, before = distances.view(2, factors, *[1] * members, -1, 1).to(centre)
             # weights of a second-order difference; 1 at the ends of the grid, where a neighbour is the point itself
             weight = torch.where((after == 0) | (before == 0), 1.0, before / after)
             slopes = (weight * (ahead - centre) + (centre - behind) / weight) / (after + before)
@@ -343,16 +352,20 @@ def neighbour_metric(
 
         with torch.no_grad():
             parts.append(tapped(reader, neighbours.to(device, dtype).clone(), product))
-    return _joined(parts, 0)
+    return _joined(parts, members)
 
 
-def _neighbours(points: Tensor, steps: Tensor, grid: FactorGrid) -> tuple[Tensor, Tensor]:
-    """Return the points one step ahead and one behind along each factor, the points themselves, and both distances."""
+def _neighbours(points: Tensor, steps: Tensor, grid: FactorGrid, fraction: float) -> tuple[Tensor, Tensor]:
+    """Return the points ahead and behind along each factor, the points themselves, and the distances to both.
+
+    They lie a fraction of the way to the neighbouring grid point.
+    """
     sides, distances = [], []
     for direction in (1, -1):
         for k, factor in enumerate(grid.factors):
             moved = points.clone()
-            moved[:, k] = factor.values[(steps[:, k] + direction).clamp(0, factor.count - 1)]
+            beside = factor.values[(steps[:, k] + direction).clamp(0, factor.count - 1)]
+            moved[:, k] = torch.lerp(points[:, k], beside, fraction)
             sides.append(moved)
             distances.append((moved[:, k] - points[:, k]).abs())
     return torch.cat([*sides, points]), torch.stack(distances).unflatten(0, (2, -1))

@@ -126,7 +126,7 @@ class Claim:
     studies: tuple[str, ...]
     """Studies whose Datasets are used by the tests."""
     beside: tuple[str, ...] = ()
-    """Additional studies whose Datasets are used by alternatives and controls."""
+    """Additional studies whose Datasets are used by alternatives, controls and tests of the word *specific*."""
     exploratory: bool = False
     ours: bool = False
     """Whether the claim is ours rather than the paper's."""
@@ -138,7 +138,8 @@ class Claim:
 
     def record(self, part: Part, statement: Statement, versions: Versions) -> dict[str, Any]:
         """Return a statement's record for registration: its criterion and any measuring-code versions other than 1."""
-        read = self.studies if part == "tests" else (*self.studies, *self.beside)
+        described = part == "tests" and statement.criterion.word == "described"  # others may read the controls
+        read = self.studies if described else (*self.studies, *self.beside)
         raised = {study: {name: own for name, own in versions.get(study, {}).items() if own != 1} for study in read}
         about = {"claim": self.name, "part": part, "exploratory": self.exploratory}
         return {**about, "criterion": statement.criterion.record(), "versions": raised}

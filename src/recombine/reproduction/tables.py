@@ -89,9 +89,10 @@ def fall(values: xarray.DataArray) -> xarray.DataArray:
     return first_hidden(values) - output(values)
 
 
-def largest_drop(values: xarray.DataArray) -> xarray.DataArray:
-    """Return the largest decrease between consecutive stages, from the first hidden stage on."""
-    return -_after_input(values).diff("stage").min("stage")
+def largest_drop(values: xarray.DataArray, *, from_input: bool = False) -> xarray.DataArray:
+    """Return the largest decrease between consecutive stages, from the first hidden stage or from the input on."""
+    own = values if from_input else _after_input(values)
+    return -own.diff("stage").min("stage")
 
 
 def last_two_less_others(values: xarray.DataArray) -> xarray.DataArray:

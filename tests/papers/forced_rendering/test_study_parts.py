@@ -40,8 +40,8 @@ def test_errors_by_distance():
     np.testing.assert_allclose(found["distance_mse"], [[1, 2, 3, 4], [2, 4, 6, 8]])
     np.testing.assert_allclose(found["distance_over_blank"][0], [0.25, 0.5, 0.75, 1.0])
     np.testing.assert_allclose(found["distance_accuracy"], [[1, 0, 0, 0], [1, 1, 0, 0]])
-    # interior of 8 × 8: the 4 × 4 points at 3 px and more, of which 2 × 2 are at 4 px
-    np.testing.assert_allclose(found["interior_mse"], [(12 * 3 + 4 * 4) / 16, (12 * 6 + 4 * 8) / 16])
+    # interior of 8 × 8: the 2 × 2 points that are 4 steps from the kept ones, with 3 px between
+    np.testing.assert_allclose(found["interior_mse"], [4, 8])
     np.testing.assert_allclose(found["interior_accuracy"], [0, 0])
 
 
