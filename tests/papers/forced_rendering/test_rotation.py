@@ -11,7 +11,7 @@ import torch
 import xarray
 
 from recombine.papers.forced_rendering import PAPER as DEFAULT
-from recombine.papers.forced_rendering.rotation import gap_edges, linear_blend, principal_scores
+from recombine.papers.forced_rendering.rotation import gap_edges, gap_of, linear_blend, principal_scores
 from recombine.papers.forced_rendering.rotation_figure import embeddings
 from recombine.sweep import train
 from recombine.tasks.rotation import RotationTask
@@ -57,6 +57,15 @@ def test_the_gap_is_open_at_both_ends(angles):
     assert not task.held_out[task.grid.nearest(rows([low], [high]))].any()
     values = RotationTask(angles=angles, training="each").training_values(0)
     assert len(values) == angles - len(held)
+
+
+@pytest.mark.parametrize(("angles", "digits"), [(1000, 1), (100, 10)])
+def test_gaps_of_other_widths_have_the_same_middle(angles, digits):
+    for width in (10, 40, 90):
+        task = RotationTask(size=14, angles=angles, digits=digits, holdout=gap_of(width, angles, digits))
+        held = [k for k in range(angles) if abs(360 * k / angles - 180) < width / 2]
+        assert torch.nonzero(task.held_out).flatten().tolist() == held
+    assert gap_of(40, angles, digits) == RotationTask.gap(angles, digits)
 
 
 def test_of_several_digits_the_first_alone_has_the_gap():
