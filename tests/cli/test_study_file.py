@@ -26,7 +26,7 @@ def done(tmp_path_factory):
 
 def test_the_study_of_the_documents_is_registered_judged_and_reported(done):
     judged = json.loads((done / "report" / "claims.json").read_text())
-    assert {own["claim"]: own["verdict"] for own in judged} == {"S1": "supported", "S2": "supported"}
+    assert {own["claim"]: own["headline"] for own in judged} == {"S1": "described", "S2": "described"}
     assert {own["timing"] for own in judged} == {"before the data"}
     page = (done / "report" / "index.html").read_text()
     for part in ("coordinate MLP", "decoder=mlp", "8/8", "came out at", 'id="ood_accuracy"', "my_study.toml"):
@@ -36,7 +36,7 @@ def test_the_study_of_the_documents_is_registered_judged_and_reported(done):
 
 def test_the_other_commands_take_the_file_too(done, capsys):
     words = ("--study", done / "my_study.toml", "--from", done / "report")
-    assert "Verdict: supported" in captured(("claims", "S2", *words), capsys).out
+    assert "Verdict: described" in captured(("claims", "S2", *words), capsys).out
     assert captured(("figure", "ood_accuracy", *words), capsys).code == 0
     assert captured(("report", done / "report", *words[:2]), capsys).code == 0
 
@@ -48,8 +48,8 @@ def test_a_second_call_trains_nothing_and_another_folder_knows_of_the_data(done,
     assert run("reproduce", *words, "--out", done / "other", "--set", "seeds=3") == 0
     assert {path: path.stat().st_mtime_ns for path in (done / "runs" / "runs").iterdir()} == before
     own, other = (json.loads((done / name / "claims.json").read_text())[0] for name in ("report", "other"))
-    assert (own["timing"], own["verdict"]) == ("before the data", "supported")
-    assert (other["timing"], other["verdict"]) == ("not registered", "direction only")
+    assert (own["timing"], own["described"]) == ("before the data", "yes")
+    assert (other["timing"], other["described"]) == ("not registered", "direction only")
     assert "As claimed: too few networks" in capsys.readouterr().out
 
 

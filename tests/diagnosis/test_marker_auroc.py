@@ -135,7 +135,7 @@ def test_the_packaged_advice_rests_on_supported_claims():
     assert sentences
     for text in sentences:
         claim, outcome = re.search(r"\((C\d+): (\w+); found on the paper's bumps", text).groups()
-        assert DEFAULT.reference[claim] == outcome == "supported"
+        assert DEFAULT.reference[claim] == outcome == "described"
         assert len(text) < 180
 
 

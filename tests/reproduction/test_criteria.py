@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from recombine.reproduction.criteria import above, below, effect, holm_levels, within
+from recombine.reproduction.claims import Measured, Sample
+from recombine.reproduction.criteria import Fit, above, below, effect, holm_levels, within
 from recombine.reproduction.intervals import Interval, TrimmedMean
 
 
@@ -14,19 +15,19 @@ def interval(low, high):
 @pytest.mark.parametrize(
     ("criterion", "low", "high", "outcome"),
     [
-        (effect("a", 0.1), 0.11, 0.3, "supported"),
-        (effect("a", 0.1), 0.09, 0.3, "undecided"),
-        (effect("a", 0.1), -0.05, 0.09, "not supported"),
+        (effect("a", 0.1), 0.11, 0.3, "yes"),
+        (effect("a", 0.1), 0.09, 0.3, "open"),
+        (effect("a", 0.1), -0.05, 0.09, "no"),
         (effect("a", 0.1), -0.3, -0.11, "reversed"),
-        (above("a", 0.9), 0.91, 0.99, "supported"),
-        (above("a", 0.9), 0.1, 0.2, "not supported"),
-        (above("a", 0.9), -5, -2, "not supported"),
-        (below("a", 0.9), 0.1, 0.89, "supported"),
-        (below("a", 0.9), 0.91, 0.95, "not supported"),
-        (within("a", 0, 0.3), 0.01, 0.29, "supported"),
-        (within("a", 0, 0.3), -0.1, 0.29, "undecided"),
-        (within("a", 0, 0.3), 0.31, 0.5, "not supported"),
-        (within("a", 0, 0.3), -0.5, -0.1, "not supported"),
+        (above("a", 0.9), 0.91, 0.99, "yes"),
+        (above("a", 0.9), 0.1, 0.2, "no"),
+        (above("a", 0.9), -5, -2, "no"),
+        (below("a", 0.9), 0.1, 0.89, "yes"),
+        (below("a", 0.9), 0.91, 0.95, "no"),
+        (within("a", 0, 0.3), 0.01, 0.29, "yes"),
+        (within("a", 0, 0.3), -0.1, 0.29, "open"),
+        (within("a", 0, 0.3), 0.31, 0.5, "no"),
+        (within("a", 0, 0.3), -0.5, -0.1, "no"),
     ],
 )
 def test_where_an_interval_lies(criterion, low, high, outcome):
@@ -47,7 +48,7 @@ def test_p_values_decide_as_intervals_do():
     for criterion in (effect("a", 0.1), above("a", 0.2), below("a", 0.15), within("a", 0.0, 0.3)):
         for mean in np.linspace(-0.4, 0.6, 41):
             estimate = TrimmedMean.of(generator.normal(mean, 0.2, 24))
-            decided = criterion.outcome(estimate.interval(0.95)) != "undecided"
+            decided = criterion.outcome(estimate.interval(0.95)) != "open"
             assert decided == (criterion.p_value(estimate) < 0.05)
 
 
@@ -79,7 +80,7 @@ def found(planted, criterion, studies, tests=100, networks=48):
     for _ in range(studies):
         estimate = TrimmedMean.of(generator.normal(planted, SPREAD * criterion.low, networks))
         level = holm_levels([criterion.p_value(estimate), *[1e-12] * (tests // 2), *[0.5] * (tests // 2)])[0]
-        supported += criterion.outcome(estimate.interval(level)) == "supported"
+        supported += criterion.outcome(estimate.interval(level)) == "yes"
     return supported / studies
 
 
@@ -88,3 +89,22 @@ def test_twice_the_smallest_effect_is_found_and_none_is_not():
     assert found(0.2, criterion, 400) >= 0.9
     assert found(0.0, criterion, 400) <= 0.05
     assert found(0.1, criterion, 400) <= 0.05
+
+
+POPULATIONS = {
+    "normal": lambda generator, shape: generator.normal(size=shape),
+    "log-normal": lambda generator, shape: generator.lognormal(size=shape) - np.exp(0.5),
+    "mirrored log-normal": lambda generator, shape: np.exp(0.18) - generator.lognormal(0, 0.6, shape),
+    "bounded": lambda generator, shape: generator.beta(0.5, 2, size=shape) - 0.2,
+    "mirrored bounded": lambda generator, shape: 0.2 - generator.beta(0.5, 2, size=shape),
+}
+"""Values of networks about a mean of zero."""
+
+
+@pytest.mark.parametrize("population", POPULATIONS)
+def test_an_effect_just_below_the_threshold_is_rarely_called_described(population):
+    criterion, studies = effect("a", 0.1), 1000
+    values = criterion.low + POPULATIONS[population](np.random.default_rng(5), (studies, 48))
+    samples = (Sample(own, (Fit.known(np.ones(48, dtype=bool)),)) for own in values)
+    outcomes = [Measured(criterion, "", own, "before the data").outcome(0.95) for own in samples]
+    assert outcomes.count("yes") <= 0.05 * studies

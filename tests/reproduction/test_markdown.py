@@ -37,14 +37,14 @@ def markup(text):
 
 
 def judged(name):
-    test = Test(name, name, name, "supported", Interval(1.0, 0.0, 2.0, 3), 3, 3)
-    return [Judgement("C1", name, name, "supported", [test], [test], [test])]
+    test = Test(name, name, name, "yes", Interval(1.0, 0.0, 2.0, 3), 3, 3)
+    return [Judgement("C1", name, name, "yes", None, [test], [test], [test])]
 
 
 def test_no_name_becomes_markup():
     text = " ".join(HOSTILE)
     tables = [make(judged(text)) for make in (markdown_table, claim_by_claim, causes_table)]
-    costs = {text: {"networks": 1, "training": 1.0, "measuring": 1.0}}
+    costs = {text: {"networks": 1, "seeds": text, "training": 1.0, "measuring": 1.0}}
     brief = brief_table(judged(text), [Section("name", text, text, claims=("C1",))])
     blocks = [*tables, brief, provenance_table({"device": text, text: 1}), costs_table(costs)]
     for block in blocks:
@@ -54,16 +54,16 @@ def test_no_name_becomes_markup():
 
 
 def test_verdicts_in_brief_are_by_section_and_leave_none_out():
-    verdicts = {"C1": "supported", "C2": "reversed", "C3": "supported", "C4": "undecided"}
+    verdicts = {"C1": "yes", "C2": "reversed", "C3": "yes", "C4": "open"}
     judgements = [Judgement(claim, "text", "where", verdict, ours=claim > "C2") for claim, verdict in verdicts.items()]
     sections = [Section("a", "First", "", claims=("C3", "C2", "C1", "C9")), Section("b", "Empty", "", claims=("C9",))]
     assert brief_table(judgements, sections).splitlines() == [
-        "The paper: 2 claims, 1 supported, 1 reversed. This project: 2 claims, 1 supported, 1 undecided.",
+        "The paper: 2 claims; described: 1 yes, 1 reversed. This project: 2 claims; described: 1 yes, 1 open.",
         "",
         "| | The paper | This project |",
         "|---|---|---|",
-        "| First | reversed: C2; supported: C1 | supported: C3 |",
-        "| Others |  | undecided: C4 |",
+        "| First | reversed: C2; described: C1 | described: C3 |",
+        "| Others |  | open: C4 |",
     ]
 
 

@@ -65,13 +65,13 @@ CLAIMS = """
 import numpy as np
 
 from recombine.reproduction.claims import Claim, Statement
-from recombine.reproduction.criteria import above
+from recombine.reproduction.criteria import Fit, above
 from recombine.reproduction.claims import Sample
 
 
 def errors(data):
     values = data["{name}"]["id_mse"].sel(arm="mlp").values
-    return {{"mlp": Sample(values, np.isfinite(values), np.isfinite(values))}}
+    return {{"mlp": Sample(values, (Fit.known(np.isfinite(values)),))}}
 
 
 CLAIMS = (Claim("T{number}", "It learns {name}", "§1", (Statement(above("error", 0.0), errors),), ("{name}",)),)
@@ -143,7 +143,7 @@ def test_from_modules_and_a_line_to_the_page(package, tmp_path):
     results = reproduce(paper.selected(["all"]), preset, *places, device="cpu", paper=paper)
     text = write_report(Findings(paper, results)).read_text()
     verdicts = json.loads((tmp_path / "out" / "claims.json").read_text())
-    assert {verdict["claim"]: verdict["verdict"] for verdict in verdicts} == dict.fromkeys(paper.claims, "supported")
+    assert {verdict["claim"]: verdict["described"] for verdict in verdicts} == dict.fromkeys(paper.claims, "yes")
     assert {verdict["timing"] for verdict in verdicts} == {"before the data"}
     for number, name in enumerate(names, start=1):
         assert f"It learns {name}" in text

@@ -7,6 +7,7 @@ import pytest
 
 import recombine as rc
 from recombine.papers.forced_rendering import PAPER as DEFAULT
+from recombine.reproduction.claims import Statement, judge
 from recombine.reproduction.criteria import Learnt, record_digest
 from recombine.reproduction.reproduce import reproduce
 from recombine.reproduction.results import Results
@@ -26,7 +27,13 @@ BEFORE = CLAIM.record("tests", STATEMENT, DEFAULT.versions)
         {"confidence": 0.9},
         {"trim": 0.1},
         {"learnt": Learnt(largest_error=0.2)},
-        {"parameters": {"smallest peak": 0.3}},
+        {"parameters": {"threshold": 0.3}},
+        {"combine": "contrast"},
+        {"word": "specific"},
+        {"both_means": False},
+        {"stage": "output"},
+        {"region": "interior"},
+        {"contrast": "failing less composing"},
         {"cases": ("bump",)},
         {"unseen_seeds": "1000–1055"},
     ],
@@ -34,7 +41,12 @@ BEFORE = CLAIM.record("tests", STATEMENT, DEFAULT.versions)
 )
 def test_whatever_a_verdict_depends_on_changes_the_digest(change):
     statement = replace(STATEMENT, criterion=STATEMENT.criterion.replace(**change))
-    assert record_digest(CLAIM.record("tests", statement, DEFAULT.versions)) != record_digest(BEFORE)
+    record = CLAIM.record("tests", statement, DEFAULT.versions)
+    assert record_digest(record) != record_digest(BEFORE)
+    bare = Statement(statement.criterion, cases=lambda data, **parameters: {})
+    changed = replace(CLAIM, statements=(bare,))
+    (judgement,) = judge([changed], dict.fromkeys(CLAIM.studies), {record_digest(BEFORE)}, DEFAULT.versions)
+    assert judgement.timing == "after the data"
 
 
 def test_a_raised_version_changes_it_and_a_metric_of_another_name_does_not():

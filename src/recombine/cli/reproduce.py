@@ -22,17 +22,18 @@ from recombine.files import read_given, require_folder, require_own
 from recombine.files import write as write_file
 from recombine.reproduction.claims import Judgement
 from recombine.reproduction.installed import PAPER, paper_names
-from recombine.reproduction.paper import Findings
+from recombine.reproduction.paper import Findings, Paper
 from recombine.reproduction.report import verdicts
-from recombine.reproduction.results import Results
+from recombine.reproduction.results import CRITERIA, Results
 from recombine.store import store_path
 from recombine.store.names import MARKER
 from recombine.sweep.progress import TrainingBar
 
 COLORS = {
-    "supported": "green", "partly supported": "yellow", "not supported": "red", "reversed": "red",
-    "undecided": "yellow", "not decidable": "yellow", "direction only": "", "exploratory": "",
+    "yes": "green", "partly": "yellow", "no": "red", "reversed": "red", "open": "yellow", "not decidable": "yellow",
+    "direction only": "", "exploratory": "",
 }  # fmt: skip
+OWNED = {False: "The paper's claims", True: "Claims of this project"}
 PaperName = Annotated[
     str | None,
     Parameter(
@@ -47,8 +48,10 @@ NUMBERED = [name for name, spec in PAPER.figures.items() if spec.numbered]
 FIGURE = f"Figure to redraw: {listed(PAPER.figures)}; {NUMBERED[0]}–{NUMBERED[-1]} are the paper's figures."
 BLOCKS: Mapping[str, Callable[[Findings], str]] = {
     "verdicts": lambda findings: verdicts.markdown_table(findings.judgements),
+    "verdicts_ours": lambda findings: verdicts.markdown_table(findings.judgements, ours=True),
     "verdicts_in_brief": lambda findings: verdicts.brief_table(findings.judgements, findings.paper.sections),
     "causes": lambda findings: verdicts.causes_table(findings.judgements),
+    "changed": lambda findings: verdicts.changed_table(findings.judgements, findings.paper.editions),
     "claims": lambda findings: verdicts.claim_by_claim(findings.judgements),
     "provenance": lambda findings: verdicts.provenance_table(findings.results.provenance),
     "costs": lambda findings: verdicts.costs_table(findings.results.costs()),
@@ -65,6 +68,7 @@ def reproduce(
     out: SomePath = Path("report"),
     overwrite: Overwrite = False,
     paper: PaperName = None,
+    register: bool = False,
 ) -> None:
     """Reproduce a paper's figures and claims, and write a report.
 
@@ -76,8 +80,12 @@ def reproduce(
         Override a field of the preset with NAME=VALUE; may be repeated.
     out
         Write datasets, figures and the HTML page to this folder.
+    register
+        Only write the criteria of claims that have no data in the folder yet, and train nothing.
     """
     source = installed(paper)
+    if register:
+        return _register(source, out, overwrite)
     settings = source.preset_named(preset or next(iter(source.presets))).changed(
         [*(changes or []), *([] if seeds is None else [f"seeds={seeds}"])]
     )
@@ -105,6 +113,16 @@ def reproduce(
     if findings.outdated:
         say(f"omitted, since they were computed by another version: {listed(findings.outdated)}")
     say(f"report: {page}")
+    return None
+
+
+def _register(paper: Paper, out: Path, overwrite: bool) -> None:
+    from recombine.reproduction.reproduce import register
+
+    require_folder(out, "out", overwrite)
+    results = Results(out)
+    names = register(results, paper)
+    say(f"registered: {listed(names) or 'nothing, since all claims have data'} ({out / CRITERIA})")
 
 
 def written(findings: Findings, note: Callable[[str], None] = lambda line: None) -> Path:
@@ -121,18 +139,23 @@ def written(findings: Findings, note: Callable[[str], None] = lambda line: None)
 
 
 def _print_verdicts(judgements: Sequence[Judgement]) -> None:
-    columns = [
-        Column("claim", [judgement.claim for judgement in judgements], "left"),
-        Column("verdict", [Text(verdicts.verdict_text(j), style=COLORS[j.verdict]) for j in judgements], "left"),
-        Column("learnt", [verdicts.network_count(judgement) for judgement in judgements]),
-        Column("evidence", [verdicts.sentence(judgement) for judgement in judgements], "left"),
-        Column("robustness", [verdicts.robustness(judgement) for judgement in judgements], "left"),
-    ]
-    directions = [judgement for judgement in judgements if judgement.verdict == "direction only"]
-    if any(judgement.reference for judgement in directions):
-        columns.insert(2, Column("reference", [judgement.reference or "–" for judgement in judgements], "left"))
-    write_table(console(), columns)
-    if directions:
+    groups = {title: [own for own in judgements if own.ours == ours] for ours, title in OWNED.items()}
+    for title, group in groups.items():
+        if not group:
+            continue
+        if all(groups.values()):
+            say(f"{title}: {verdicts.counted(group)}")
+        columns = [
+            Column("claim", [judgement.claim for judgement in group], "left"),
+            Column("verdict", [Text(verdicts.verdict_text(j), style=COLORS[j.described]) for j in group], "left"),
+            Column("learnt", [verdicts.network_count(judgement) for judgement in group]),
+            Column("evidence", [verdicts.sentence(judgement) for judgement in group], "left"),
+            Column("robustness", [verdicts.robustness(judgement) for judgement in group], "left"),
+        ]
+        if any(verdicts.has_directions(judgement) and judgement.reference for judgement in group):
+            columns.insert(2, Column("reference", [judgement.reference or "–" for judgement in group], "left"))
+        write_table(console(), columns)
+    if any(verdicts.has_directions(judgement) for judgement in judgements):
         paragraph(verdicts.DIRECTION)
     if late := [judgement.claim for judgement in judgements if judgement.timing == "after the data"]:
         say(f"criteria changed after data collection: {listed(late)}")
@@ -184,7 +207,7 @@ def report(
             raise InvalidValue("marker_auroc", str(marker_auroc), "omitted, since this paper ranks no metrics")
         findings.paper.write_markers(findings.results, findings.judgements, marker_auroc)
     if reference is not None:
-        judged = {judgement.claim: judgement.verdict for judgement in findings.judgements}
+        judged = {judgement.claim: judgement.headline for judgement in findings.judgements}
         write_file(reference, f"{json.dumps(judged, indent=1)}\n".encode(), "reference")
     say(f"report: {page}")
 
@@ -267,6 +290,7 @@ def _print_cases(judgement: Judgement) -> None:
         Column("case", [test.case for _, test in tests], "left"),
         Column("measured", [test.measured for _, test in tests], "left"),
         Column("estimate [95 % interval]", [verdicts.interval_text(test.interval) for _, test in tests]),
+        Column("mean", [verdicts.plain_text(test) for _, test in tests]),
         Column("claimed", [test.claimed for _, test in tests], "left"),
         Column("outcome", [test.outcome for _, test in tests], "left"),
         Column("learnt", [f"{test.learnt}/{test.trained}" for _, test in tests]),

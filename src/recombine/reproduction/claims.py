@@ -4,34 +4,44 @@ A claim makes one or more *statements*. Each has a criterion (`criteria`) and a 
 Datasets, one per *case*, such as an encoding; a statement about one case is a *test*. The first case is the one shown
 in the paper. Two more groups of samples are judged by the same criterion:
 
-- *alternatives*: other measures, stages, subsets or conventions. "agree 5 of 6" counts those with the same outcome as
-  the first case, which shows how much a verdict depends on such choices. One that measures another quantity than the
-  statistic says so (`Sample.measures`);
-- *controls*: the difference between failing networks and others (composing, untrained, or trained on the whole grid),
-  which shows whether the cause proposed by the paper is specific to failing networks.
+- *alternatives*: other measures, stages, subsets or conventions, counted as yes, no and open, which shows how much a
+  verdict depends on such choices. One that measures another quantity than the statistic says so (`Sample.measures`);
+- *controls*: further comparisons of failing networks with others (composing, untrained, or trained on the whole grid).
 
-With few networks, a test gives a direction instead of a verdict. *Exploratory* claims have estimates but no verdict.
+A claim has up to two words. It is *described* if the networks do what the paper says. It is *specific* if this also
+tells failing networks from composing or untrained ones of the same architecture; only claims about why networks fail or
+compose have statements for it. With few networks, a test gives a direction instead of a verdict. *Exploratory* claims
+have estimates but no verdict.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, ClassVar, Literal, NamedTuple
+from functools import cached_property
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from pydantic_core import from_json, to_json
 
 from recombine.errors import InvalidValue
-from recombine.reproduction.criteria import DIRECTIONS, Criterion, Outcome, Part, holm_levels, record_digest
-from recombine.reproduction.intervals import CONFIDENCE, TRIM, Estimate, Interval, TrimmedMean
+from recombine.reproduction.criteria import (
+    DIRECTIONS,
+    Criterion,
+    Fit,
+    Learnt,
+    Outcome,
+    Part,
+    Word,
+    holm_levels,
+    record_digest,
+)
+from recombine.reproduction.intervals import CONFIDENCE, Estimate, Interval, PlainMean, TrimmedMean
 
 Data = Mapping[str, Any]
 """xarray Datasets by study."""
-Verdict = Literal[
-    "supported", "partly supported", "not supported", "reversed", "undecided", "not decidable", "direction only",
-    "exploratory",
-]  # fmt: skip
+Verdict = Literal["yes", "partly", "no", "reversed", "open", "not decidable", "direction only", "exploratory"]
+"""What the tests of one word of a claim amount to."""
 Timing = Literal["before the data", "after the data", "not registered"]
 """When a criterion was written, as far as can be determined from a results folder."""
 Versions = Mapping[str, Mapping[str, int]]
@@ -44,42 +54,36 @@ class Sample:
 
     values: np.ndarray
     """One value per network; NaN if missing."""
-    learnt: np.ndarray
-    """Whether each network learnt its training set."""
-    trained: np.ndarray
-    """Whether each network was trained; experimental arms may have different numbers of networks."""
+    fits: tuple[Fit, ...]
+    """How well the networks fit their training data, for each of the compared arms."""
     estimated: Callable[[np.ndarray], Estimate] | None = None
-    """Computes the estimate from the values that count. Default: a trimmed mean."""
-    share_learnt: float | None = None
-    """Fraction of networks that learnt, the smallest among the compared arms. Default: that of this sample."""
+    """Computes the estimate from the values that count. Default: a trimmed mean, with the plain mean beside it."""
     measures: str = ""
     """What the values are, in words, if not the criterion's statistic."""
 
-    def estimate(self, trim: float = TRIM) -> Estimate:
-        """Return the estimate from the networks that count."""
-        values = self.values[self._counted]
-        return TrimmedMean.of(values, trim) if self.estimated is None else self.estimated(values)
-
     @property
-    def networks_counted(self) -> int:
-        """Number of networks that learnt and have a value."""
-        return int(self._counted.sum())
+    def trained(self) -> np.ndarray:
+        """Whether each network was trained in all arms; arms may have different numbers of networks."""
+        return np.logical_and.reduce([fit.trained for fit in self.fits])
 
-    @property
-    def networks_trained(self) -> int:
-        """Number of trained networks."""
-        return int(self.trained.sum())
+    def learnt(self, rule: Learnt) -> np.ndarray:
+        """Return which networks learnt in all arms."""
+        return np.logical_and.reduce([rule.learnt(fit) for fit in self.fits])
 
-    @property
-    def _counted(self) -> np.ndarray:
-        return np.asarray(self.learnt & self.trained & np.isfinite(self.values))
+    def share_learnt(self, rule: Learnt) -> float:
+        """Return the fraction of trained networks that learnt, the smallest among the arms."""
+        return float(min(rule.learnt(fit).sum() / max(1, fit.trained.sum()) for fit in self.fits))
+
+    def counted(self, rule: Learnt) -> np.ndarray:
+        """Return the values of the networks that learnt."""
+        return np.asarray(self.values[self.learnt(rule) & np.isfinite(self.values)])
 
 
-Samples = Callable[[Data], Mapping[str, Sample]]
-"""Function that returns samples by case for the available Datasets, omitting cases that cannot be computed."""
+Samples = Callable[..., Mapping[str, Sample]]
+"""Function of the Datasets and, by name, the criterion's parameters; it omits cases that cannot be computed."""
 
 
-def no_samples(data: Data) -> dict[str, Sample]:
+def no_samples(data: Data, **parameters: Any) -> dict[str, Sample]:
     """Return no samples (for statements without alternatives or controls)."""
     return {}
 
@@ -100,10 +104,10 @@ class Statement:
 
     def samples(self, part: Part, data: Data) -> Mapping[str, Sample]:
         """Return the samples of one group by case; for tests, only the cases named by the criterion."""
-        samples = self.parts[part](data)
+        samples = self.parts[part](data, **self.criterion.parameters)
         if part != "tests":
             return samples
-        missing = Sample(np.zeros(0), np.zeros(0, dtype=bool), np.zeros(0, dtype=bool))
+        missing = Sample(np.zeros(0), (Fit.known(np.zeros(0, dtype=bool)),))
         return {case: samples.get(case, missing) for case in self.criterion.cases or samples or ["no case"]}
 
 
@@ -134,9 +138,8 @@ class Claim:
         """Return a statement's record for registration: its criterion and any measuring-code versions other than 1."""
         read = self.studies if part == "tests" else (*self.studies, *self.beside)
         raised = {study: {name: own for name, own in versions.get(study, {}).items() if own != 1} for study in read}
-        criterion = statement.criterion.model_dump(mode="json")
         about = {"claim": self.name, "part": part, "exploratory": self.exploratory}
-        return {**about, "criterion": criterion, "versions": raised}
+        return {**about, "criterion": statement.criterion.record(), "versions": raised}
 
     def records(self, versions: Versions) -> list[dict[str, Any]]:
         """Return all records to be registered before the claim's data are collected."""
@@ -168,6 +171,10 @@ class Test:
     timing: Timing = "before the data"
     measures: str = ""
     """What an alternative measures, if not its statement's statistic; the claimed range is in its own units then."""
+    word: Word = "described"
+    """Which word of the claim it tests."""
+    plain: Interval | None = None
+    """Interval of the plain mean, if the estimate is a trimmed one."""
 
     @property
     def measured(self) -> str:
@@ -182,7 +189,10 @@ class Judgement:
     claim: str
     text: str
     where: str
-    verdict: Verdict
+    described: Verdict
+    """Whether the networks do what is claimed."""
+    specific: Verdict | None = None
+    """Whether this tells failing networks from others; None if nothing of that kind is claimed."""
     tests: list[Test] = field(default_factory=list)
     alternatives: list[Test] = field(default_factory=list)
     controls: list[Test] = field(default_factory=list)
@@ -202,59 +212,90 @@ class Judgement:
         timings = {test.timing for test in self.tests}
         return next((t for t in ("after the data", "not registered") if t in timings), "before the data")
 
-    def comparable(self) -> list[Test]:
-        """Return the alternatives that have an outcome."""
-        return [test for test in self.alternatives if test.outcome not in ("not decidable", "not measured")]
+    @property
+    def words(self) -> dict[Word, Verdict]:
+        """The verdict for each word that the claim has."""
+        words: dict[Word, Verdict] = {"described": self.described}
+        return words if self.specific is None else {**words, "specific": self.specific}
 
-    def differing(self) -> list[Test]:
-        """Return the comparable alternatives whose outcomes differ from that of their statement's first case."""
-        first = {test.statistic: test.outcome for test in reversed(self.tests)}
-        sides = {"supported": "as claimed", "not supported": "opposite", "reversed": "opposite"}
-
-        def agree(a: str, b: str) -> bool:  # a direction agrees with an outcome on the same side
-            return a == b or sides.get(a) == b or a == sides.get(b)
-
-        return [test for test in self.comparable() if not agree(test.outcome, first.get(test.statistic, ""))]
+    @property
+    def headline(self) -> str:
+        """Both words in one phrase, such as `described, not specific`; empty if there are only directions."""
+        phrases = [PHRASES[word].get(verdict, "") for word, verdict in self.words.items()]
+        return ", ".join(filter(None, phrases))
 
     def record(self) -> dict[str, Any]:
         """Return plain data for a JSON file; infinite interval limits become null."""
-        facts = {**asdict(self), "timing": self.timing, "networks": self.networks}
+        facts = {**asdict(self), "headline": self.headline, "timing": self.timing, "networks": self.networks}
         return dict(from_json(to_json(facts, inf_nan_mode="null")))
 
 
-class Measured(NamedTuple):
-    """A sample with its estimate and its criterion."""
+PHRASES: Mapping[Word, Mapping[Verdict, str]] = {
+    "described": {
+        "yes": "described", "partly": "partly described", "no": "not described", "reversed": "reversed", "open": "open",
+        "not decidable": "not decidable", "exploratory": "exploratory",
+    },
+    "specific": {
+        "yes": "specific", "partly": "partly specific", "no": "not specific", "reversed": "stronger in the controls",
+        "open": "specificity open", "not decidable": "specificity not decidable",
+    },
+}  # fmt: skip
+"""How a claim's verdicts are put in a headline."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A sample with its criterion."""
 
     criterion: Criterion
     case: str
     sample: Sample
-    estimate: Estimate
     timing: Timing
 
-    @property
+    @cached_property
+    def counted(self) -> np.ndarray:
+        """The values of the networks that learnt."""
+        return self.sample.counted(self.criterion.learnt)
+
+    @cached_property
+    def estimate(self) -> Estimate:
+        """The estimate from the networks that learnt."""
+        if self.sample.estimated is not None:
+            return self.sample.estimated(self.counted)
+        return TrimmedMean.of(self.counted, self.criterion.trim)
+
+    @cached_property
+    def plain(self) -> PlainMean | None:
+        """The plain mean, beside a trimmed one."""
+        return PlainMean.of(self.counted) if self.sample.estimated is None and self.criterion.trim else None
+
+    @cached_property
     def barred(self) -> Outcome | None:
         """The outcome if too few networks were trained or learnt for a verdict; otherwise None."""
-        if not self.estimate.networks:
-            return "not measured" if not self.sample.networks_trained else "not decidable"
         sample, rule = self.sample, self.criterion.learnt
-        learnt = int((sample.learnt & sample.trained).sum())
-        share = learnt / max(1, sample.networks_trained) if sample.share_learnt is None else sample.share_learnt
-        if not (share >= rule.smallest_share and sample.networks_counted >= rule.smallest_share * learnt):
+        if not self.estimate.networks:
+            return "not measured" if not sample.trained.any() else "not decidable"
+        enough = len(self.counted) >= rule.smallest_share * sample.learnt(rule).sum()  # the others have no value
+        if not (sample.share_learnt(rule) >= rule.smallest_share and enough):
             return "not decidable"
         if self.estimate.networks < rule.fewest_networks:
             return self.criterion.direction(self.estimate.value)
         return None
 
+    def outcome(self, level: float) -> Outcome:
+        """Return the outcome at a confidence level, which is open if the two means disagree."""
+        outcome = self.criterion.outcome(self.estimate.interval(level))
+        if self.plain is None or not self.criterion.both_means:
+            return outcome
+        return outcome if self.criterion.outcome(self.plain.interval(level)) == outcome else "open"
+
     def result(self, level: float) -> Test:
         """Return the test result at the given confidence level."""
-        criterion, outcome = self.criterion, self.barred
-        if outcome is None:
-            outcome = criterion.outcome(self.estimate.interval(level))
-        else:
-            level = criterion.confidence
+        own, shown = self.criterion, self.criterion.confidence
         return Test(
-            self.case, criterion.statistic, criterion.range, outcome, self.estimate.interval(criterion.confidence),
-            self.sample.networks_counted, self.sample.networks_trained, level, self.timing, self.sample.measures,
+            self.case, own.statistic, own.range, self.barred or self.outcome(level), self.estimate.interval(shown),
+            len(self.counted), int(self.sample.trained.sum()), shown if self.barred else level, self.timing,
+            self.sample.measures, own.word, None if self.plain is None else self.plain.interval(shown),
         )  # fmt: skip
 
 
@@ -275,7 +316,7 @@ def judge(
             if registered is not None:
                 timing = "before the data" if digest in registered else "after the data"
             for case, sample in statement.samples(part, data).items():
-                rows.append(Measured(criterion, case, sample, sample.estimate(criterion.trim), timing))
+                rows.append(Measured(criterion, case, sample, timing))
         return rows
 
     present = [claim for claim in claims if all(study in data for study in claim.studies)]
@@ -287,10 +328,11 @@ def judge(
         first = {test.statistic: test.level for test in reversed(results)}  # of the first case of each statement
         alternatives = [own.result(first[own.criterion.statistic]) for own in measured(claim, "alternatives")]
         controls = [own.result(first[own.criterion.statistic]) for own in measured(claim, "controls")]
-        verdict = "exploratory" if claim.exploratory else _verdict(claim, results)
-        judgements.append(
-            Judgement(claim.name, claim.text, claim.where, verdict, results, alternatives, controls, claim.ours)
-        )
+        words = {word: _verdict(claim, results, word) for word in _words(claim)}
+        judgements.append(Judgement(
+            claim.name, claim.text, claim.where, words.get("described", "not decidable"), words.get("specific"),
+            results, alternatives, controls, claim.ours,
+        ))  # fmt: skip
     return judgements
 
 
@@ -306,17 +348,33 @@ def _levels(tests: Sequence[Measured]) -> list[float]:
     return levels
 
 
-def _verdict(claim: Claim, tests: Sequence[Test]) -> Verdict:
-    """Combine the outcomes of a claim's tests; if any case suffices, one supported case decides its statement."""
+def _words(claim: Claim) -> list[Word]:
+    return list(dict.fromkeys(statement.criterion.word for statement in claim.statements))
+
+
+def _verdict(claim: Claim, tests: Sequence[Test], word: Word) -> Verdict:
+    """Combine the outcomes of one word's tests."""
+    if claim.exploratory:
+        return "exploratory"
     distinct: set[Outcome] = set()
     for statement in claim.statements:
         criterion = statement.criterion
         outcomes = {test.outcome for test in tests if test.statistic == criterion.statistic}
-        distinct |= {"supported"} if criterion.combine == "any" and "supported" in outcomes else outcomes
+        if criterion.word == word:
+            distinct |= _combined(criterion, outcomes)
     if distinct & set(DIRECTIONS):
         return "direction only"
-    if "supported" in distinct:
-        return "supported" if len(distinct) == 1 else "partly supported"
-    if distinct & {"not supported", "reversed"}:
-        return "reversed" if "not supported" not in distinct else "not supported"
-    return "undecided" if "undecided" in distinct else "not decidable"
+    if "yes" in distinct:
+        return "yes" if len(distinct) == 1 else "partly"
+    if distinct & {"no", "reversed"}:
+        return "reversed" if "no" not in distinct else "no"
+    return "open" if "open" in distinct else "not decidable"
+
+
+def _combined(criterion: Criterion, outcomes: set[Outcome]) -> set[Outcome]:
+    """Return what the outcomes of a statement's cases amount to."""
+    if criterion.combine == "any" and "yes" in outcomes:
+        return {"yes"}
+    if criterion.combine == "contrast" and len(outcomes) > 1 and not outcomes & set(DIRECTIONS):
+        return {"no"} if outcomes & {"no", "reversed"} else outcomes - {"yes"}
+    return outcomes

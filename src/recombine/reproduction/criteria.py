@@ -9,17 +9,35 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from math import inf, isfinite
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple, Self
+
+import numpy as np
 
 from recombine.keys import canonical_json
 from recombine.records import Frozen
 from recombine.reproduction.intervals import CONFIDENCE, TRIM, Estimate, Interval
 
-Outcome = Literal[
-    "supported", "not supported", "reversed", "undecided", "not decidable", "as claimed", "opposite", "not measured"
-]
+Outcome = Literal["yes", "no", "reversed", "open", "not decidable", "as claimed", "opposite", "not measured"]
 DIRECTIONS: tuple[Outcome, Outcome] = ("as claimed", "opposite")
 Part = Literal["tests", "alternatives", "controls"]
+Word = Literal["described", "specific"]
+
+
+class Fit(NamedTuple):
+    """How well each network of an arm fits what it was trained on."""
+
+    error: np.ndarray
+    """Error relative to that of a blank image."""
+    score: np.ndarray
+    """Score from 0 to 1, such as the accuracy; NaN if the task has none."""
+    trained: np.ndarray
+    """Whether each network was trained, even if it diverged."""
+
+    @classmethod
+    def known(cls, learnt: np.ndarray, trained: np.ndarray | None = None) -> Self:
+        """Return the fit of networks of which it is known whether they learnt."""
+        error = np.where(learnt, 0.0, np.inf)
+        return cls(error, np.full(error.shape, np.nan), np.ones_like(learnt) if trained is None else trained)
 
 
 class Learnt(Frozen):
@@ -28,11 +46,16 @@ class Learnt(Frozen):
     largest_error: float = 0.1
     """A network has learnt if its error on the training set, relative to that of a blank image, is below this."""
     smallest_accuracy: float = 0.95
-    """A network has learnt if its accuracy on the training set is above this."""
+    """A network has learnt if its score on the training set, in the score that is judged, is above this."""
     smallest_share: float = 0.75
     """Fraction of the trained networks that must have learnt; with fewer, a test is *not decidable*."""
     fewest_networks: int = 8
     """Number of networks that must have learnt; with fewer, a test gives a *direction* instead of a verdict."""
+
+    def learnt(self, fit: Fit) -> np.ndarray:
+        """Return which trained networks learnt."""
+        scored = (fit.score > self.smallest_accuracy) | np.isnan(fit.score)
+        return np.asarray((fit.error < self.largest_error) & scored & fit.trained, dtype=bool)
 
 
 class Criterion(Frozen):
@@ -40,14 +63,16 @@ class Criterion(Frozen):
 
     statistic: str
     """What is measured, in words, with its unit."""
+    word: Word = "described"
+    """Whether it tests that networks do as claimed, or that this tells failing networks from others."""
     low: float | None = None
     """Lower limit of the range; for an effect, the smallest effect that matters."""
     high: float | None = None
     """Upper limit of the range."""
     is_effect: bool = False
     """Whether 0 means no effect, so that values below `-low` count as reversed."""
-    parameters: Mapping[str, float] = {}
-    """Thresholds and settings of the measure."""
+    parameters: Mapping[str, float | str] = {}
+    """Thresholds and settings of the measure, passed by name to the functions that compute its samples."""
     stage: str = ""
     """Stages at which it is measured, if not stated in `statistic`."""
     region: str = ""
@@ -56,14 +81,16 @@ class Criterion(Frozen):
     """Networks that are compared, if not stated in `statistic`."""
     cases: tuple[str, ...] = ()
     """Cases to judge. Default: all."""
-    combine: Literal["all", "any"] = "all"
-    """Whether all cases must be supported or one suffices."""
+    combine: Literal["all", "any", "contrast"] = "all"
+    """Whether every case counts, one suffices, or the statement is a contrast, which holds only if all cases do."""
     confidence: float = CONFIDENCE
     """Confidence level of the intervals before correction."""
     correction: Literal["holm", "none"] = "holm"
     """Multiple-testing correction across the paper's primary tests."""
     trim: float = TRIM
     """Fraction of networks trimmed at each end before averaging."""
+    both_means: bool = True
+    """Whether the plain mean must have the same outcome as the trimmed one; otherwise the test is open."""
     learnt: Learnt = Learnt()
     """Which networks count."""
     unseen_seeds: str = ""
@@ -84,14 +111,19 @@ class Criterion(Frozen):
             text = f"between {self.low:g} and {self.high:g}"
         return f"{text} in at least one case" if self.combine == "any" else text
 
+    def record(self) -> dict[str, Any]:
+        """Return the fields for registration; fields added later are left out if they have their default."""
+        fields, added = type(self).model_fields, ("word", "both_means")
+        return self.model_dump(mode="json", exclude={n for n in added if getattr(self, n) == fields[n].default})
+
     def outcome(self, interval: Interval) -> Outcome:
         """Return the outcome for an interval estimate."""
         low, high = self.ends
         if interval.low > low and interval.high < high:
-            return "supported"
+            return "yes"
         if self.is_effect and interval.high < -low:
             return "reversed"
-        return "not supported" if interval.high < low or interval.low > high else "undecided"
+        return "no" if interval.high < low or interval.low > high else "open"
 
     def direction(self, value: float) -> Outcome:
         """Return whether a value points in the claimed direction; for an effect, whether it is positive."""
@@ -101,7 +133,7 @@ class Criterion(Frozen):
         return "as claimed" if (0.0 if self.is_effect else low) < value < high else "opposite"
 
     def p_value(self, estimate: Estimate) -> float:
-        """Return the two-sided p-value of the hypothesis under which the criterion is undecided."""
+        """Return the two-sided p-value of the hypothesis under which the criterion is open."""
         below_low = 0.0 if self.low is None else estimate.tail(self.low)
         below_high = 1.0 if self.high is None else estimate.tail(self.high)
         inside, outside = max(below_low, 1 - below_high), min(1 - below_low, below_high)

@@ -82,6 +82,53 @@ class TrimmedMean:
 
 
 @dataclass(frozen=True)
+class PlainMean:
+    """A mean with its standard error and the skewness of the values, for which its interval is corrected.
+
+    Student's interval lies above the mean in 10 % of samples of 48 if large deviations are mostly downwards (a mirrored
+    log-normal distribution), Hall's in 5 %.
+
+    >>> PlainMean.of([1.0, 2.0, 3.0]).interval().value
+    2.0
+    """
+
+    value: float
+    error: float
+    skewness: float
+    networks: int
+
+    @classmethod
+    def of(cls, values: ArrayLike) -> PlainMean:
+        """Return the mean of the finite values; NaN if there are none."""
+        array = _finite(values)
+        networks = len(array)
+        if not networks:
+            return cls(nan, nan, nan, 0)
+        deviations = array - array.mean()
+        spread = float(np.sqrt((deviations**2).mean()))
+        skewness = float((deviations**3).mean()) / spread**3 if spread else 0.0
+        error = spread / sqrt(networks - 1) if networks > 1 else inf
+        return cls(float(array.mean()), error, skewness, networks)
+
+    def interval(self, confidence: float = CONFIDENCE) -> Interval:
+        """Return Hall's interval (1992), from a transformation of Student's t without skewness."""
+        from scipy.stats import t
+
+        if self.networks < 2:
+            return TrimmedMean(self.value, inf, 0, self.networks).interval(confidence)
+        quantile, n = float(t.isf((1 - confidence) / 2, self.networks - 1)), self.networks
+
+        def deviation(q: float) -> float:  # in standard errors
+            if abs(self.skewness) < 1e-9:
+                return q
+            inner = 1 + self.skewness * (q / sqrt(n) - self.skewness / (6 * n))
+            return 3 * sqrt(n) / self.skewness * (float(np.cbrt(inner)) - 1)
+
+        low, high = (self.value - deviation(q) * self.error for q in (quantile, -quantile))
+        return Interval(self.value, low, high, n)
+
+
+@dataclass(frozen=True)
 class Share:
     """A proportion of networks.
 

@@ -22,7 +22,7 @@ from recombine.panels import interval_dots
 from recombine.records import Frozen
 from recombine.reproduction import tables
 from recombine.reproduction.claims import Claim, Data, Sample, Statement
-from recombine.reproduction.criteria import Criterion, Learnt
+from recombine.reproduction.criteria import Criterion, Fit, Learnt
 from recombine.reproduction.figures import FigureSpec, Section
 from recombine.reproduction.intervals import Interval, TrimmedMean
 from recombine.reproduction.measuring import TRAINED, Batch, base_attributes, stage_dims, stage_profile, tabulate
@@ -123,25 +123,25 @@ class OwnClaim(Frozen):
         )  # fmt: skip
 
         def cases(data: Data) -> dict[str, Sample]:
-            return {arm: self._sample(data[study], arm, learnt) for arm in self.arms}
+            return {arm: self._sample(data[study], arm) for arm in self.arms}
 
         return Statement(criterion, cases)
 
-    def _sample(self, data: xarray.Dataset, arm: str, rule: Learnt) -> Sample:
+    def _sample(self, data: xarray.Dataset, arm: str) -> Sample:
         parts = [data.sel(arm=name) for name in (arm, self.less) if name is not None]
         values = [np.asarray(values_of(part, self.measure).values, dtype=float) for part in parts]
-        trained = np.stack([part[TRAINED].values == 1 for part in parts])
-        did = np.stack([_learnt(part, rule).values for part in parts]) & trained
-        share = (did.sum(axis=1) / trained.sum(axis=1).clip(1)).min()
-        counted, every = (np.asarray(own.all(axis=0)) for own in (did, trained))
-        return Sample(values[0] - sum(values[1:]), counted, every, share_learnt=float(share))
+        return Sample(values[0] - sum(values[1:]), tuple(_fit(part) for part in parts))
+
+
+def _fit(networks: xarray.Dataset) -> Fit:
+    """Return how well networks fit the kept combinations; accuracy counts where something has a place."""
+    names = ("id_over_blank", "id_accuracy", TRAINED)
+    error, score, trained = (np.asarray(networks[name].values, dtype=float) for name in names)
+    return Fit(error, score, trained == 1)
 
 
 def _learnt(networks: xarray.Dataset, rule: Learnt) -> xarray.DataArray:
-    """Return which networks learnt the kept combinations; accuracy counts where something has a place."""
-    accuracy = networks["id_accuracy"]
-    located = (accuracy > rule.smallest_accuracy) | accuracy.isnull()
-    return (networks["id_over_blank"] < rule.largest_error) & located
+    return networks["id_over_blank"].copy(data=rule.learnt(_fit(networks)))
 
 
 def own_paper(

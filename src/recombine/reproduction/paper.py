@@ -97,7 +97,15 @@ class Paper:
     @cached_property
     def reference(self) -> dict[str, str]:
         """Verdicts of the reference results (`recombine report --reference`) by claim; empty if there are none."""
-        text = resources.files(self.package).joinpath("reference.json") if self.package else None
+        return self._packaged("reference.json")
+
+    @cached_property
+    def editions(self) -> dict[str, dict[str, str]]:
+        """Claims whose criteria changed in this edition: the verdict `before`, and `why` they changed."""
+        return self._packaged("editions.json")
+
+    def _packaged(self, name: str) -> dict[str, Any]:
+        text = resources.files(self.package).joinpath(name) if self.package else None
         return dict(json.loads(text.read_text())) if text is not None and text.is_file() else {}
 
     @property

@@ -127,8 +127,12 @@ def page(
     environment = Environment(
         loader=PackageLoader("recombine.reproduction.report", "."), autoescape=True, undefined=StrictUndefined
     )
-    for name in ("interval_text", "network_count", "robustness", "sentence", "verdict_text", "evidence"):
+    for name in (
+        "comparisons", "counted", "evidence", "interval_text", "network_count", "plain_text", "robustness", "sentence",
+        "verdict_text",
+    ):  # fmt: skip
         environment.filters[name] = getattr(verdicts, name)
+    environment.tests |= {"has_directions": verdicts.has_directions, "compared": verdicts.comparisons}
     environment.filters["markup"] = Markup
     folder, panels = files("recombine.reproduction.report"), panels or {}
     parts = list(panels.values())

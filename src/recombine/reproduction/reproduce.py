@@ -1,7 +1,8 @@
 """Train and measure studies. Repeating an interrupted call resumes it and gives the same numbers.
 
-A folder contains the results of one preset. A call with another preset is rejected if the folder would still contain
-Datasets measured with different settings. Apart from criteria, nothing is written before the first Dataset.
+A folder contains the results of one preset, of which studies may have different seeds. A call with another preset is
+rejected if the folder would still contain Datasets measured with different settings. Apart from criteria, nothing is
+written before the first Dataset.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import hashlib
 import json
 import os
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ from recombine.errors import InvalidValue, StoreError, listed
 from recombine.files import require_folder
 from recombine.manifest import LIST, remove_temporaries
 from recombine.reproduction.explorer import collect
-from recombine.reproduction.paper import Paper
+from recombine.reproduction.paper import Findings, Paper
 from recombine.reproduction.preset import Preset
 from recombine.reproduction.results import EDITION, NOTES, READS, RUNS, SETTINGS, Results
 from recombine.reproduction.study import Study
@@ -115,7 +116,7 @@ def reproduce(
     spent = 0.0 if all_replaced else float(results.noted.get("wall_seconds", 0.0))
     store = store if isinstance(store, Store) else Store(store)
     if paper is not None:
-        _register(results, paper, studies, preset, store)
+        register(results, paper, [own.name for own in studies if any(s.digest in store for s in own.specs(preset))])
 
     runs: dict[str, Run] = {}
     keys: dict[str, set[str]] = {study.name: set() for study in studies}
@@ -139,13 +140,15 @@ def reproduce(
     return results
 
 
-def _register(results: Results, paper: Paper, studies: Sequence[Study[Any]], preset: Preset, store: Store) -> None:
-    """Register the criteria of claims that have no data yet; leave those of other claims as registered."""
+def register(results: Results, paper: Paper, started: Collection[str] = ()) -> list[str]:
+    """Register the criteria of claims that have no data yet, and return their names; leave the others as they are.
+
+    A claim has data if one of its studies has `started` or has a Dataset of the current version of its measuring code.
+    """
     known = results.criteria
-    started = {study.name for study in studies if any(spec.digest in store for spec in study.specs(preset))}
-    studied = started | set(results.studies)
+    studied = {*started, *Findings(paper, results).studies}
     if known is None and studied:
-        return
+        return []
     fresh = [claim for claim in paper.claims.values() if not studied & {*claim.studies}]
     updated, now = dict(known or {}), {"date": datetime.now(UTC).date().isoformat(), "commit": git_commit()}
     for claim in fresh:
@@ -154,6 +157,7 @@ def _register(results: Results, paper: Paper, studies: Sequence[Study[Any]], pre
             updated[claim.name] = {**now, "records": records}
     if updated and updated != known:
         results.register(updated)
+    return [claim.name for claim in fresh]
 
 
 def _measure(
@@ -205,7 +209,8 @@ def _replaced(results: Results, studies: Sequence[Study[Any]], preset: Preset) -
             if name not in redone:
                 raise
             stored, read = {}, []
-        field = next((field for field in ("name", *read) if stored.get(field) != fields.get(field)), None)
+        changed = [field for field in ("name", *read) if stored.get(field) != fields.get(field)]
+        field = next((field for field in changed if name in redone or field != "first_seed"), None)
         if field is None:
             continue
         if name not in redone:

@@ -203,15 +203,18 @@ class Results:
                 facts[name] = ", ".join(values)
         return facts
 
-    def costs(self) -> dict[str, dict[str, float]]:
-        """Return networks, training and measuring seconds by study; studies split the time for shared networks."""
+    def costs(self) -> dict[str, dict[str, Any]]:
+        """Return networks, seeds, training and measuring seconds by study, which split the time of shared networks."""
         runs = self._runs().values()
         costs = {}
         for study, dataset in self._readable.items():
             own = [run for run in runs if study in run["studies"]]
             training = math.fsum(run["seconds"] / len(run["studies"]) for run in own)
             measuring = float(dataset.attrs.get("measuring_seconds", 0))
-            costs[study] = {"networks": len(own), "training": training, "measuring": measuring}
+            settings = self.settings(study)
+            first, number = int(settings.get("first_seed", 0)), dataset.sizes.get("seed", settings.get("seeds", 0))
+            seeds = f"{first}–{first + number - 1}"
+            costs[study] = {"networks": len(own), "seeds": seeds, "training": training, "measuring": measuring}
         return costs
 
     def note_runs(self, study: str = "", runs: Sequence[Run] = ()) -> None:

@@ -14,6 +14,7 @@ from recombine.papers.forced_rendering.samples import (
     WHOLE,
 )
 from recombine.reproduction.claims import judge
+from tests.judged import differing
 from tests.papers.forced_rendering.planted_stages import ABSENT, COMPOSED, FAILED, UNLEARNT, line, planted
 
 BY_NAME = {claim.name: claim for claim in CLAIMS}
@@ -59,27 +60,27 @@ def outcomes(tests):
 @pytest.mark.parametrize(
     ("name", "curve", "expected"),
     [
-        ("C4", falling(0.5), "supported"),
-        ("C4", falling(0.05), "not supported"),
+        ("C4", falling(0.5), "yes"),
+        ("C4", falling(0.05), "no"),
         ("C4", falling(-0.5), "reversed"),
-        ("C6", ending(0.4), "supported"),
-        ("C6", ending(0.02), "not supported"),
+        ("C6", ending(0.4), "yes"),
+        ("C6", ending(0.02), "no"),
         ("C6", ending(-0.4), "reversed"),
-        ("C20", late(0.1), "supported"),
-        ("C20", late(0.0), "not supported"),
+        ("C20", late(0.1), "yes"),
+        ("C20", late(0.0), "no"),
         ("C20", late(-0.1), "reversed"),
     ],
 )
 def test_claims_with_one_statement(name, curve, expected):
-    assert judged(name, depth_data(**{VARIABLE[name]: curve})).verdict == expected
+    assert judged(name, depth_data(**{VARIABLE[name]: curve})).described == expected
 
 
 def test_probes_are_judged_over_hidden_stages_only():
     """All of the fall lies at the output: the claim's test has none, its alternative has."""
     judgement = judged("C4", depth_data(probe_held_out=lambda code, depth: [0.9] * (depth + 1) + [0.1]))
-    assert judgement.verdict == "not supported"
-    assert outcomes(judgement.alternatives)["bump, to the output"] == "supported"
-    assert {"bump, to the output", "rate, to the output"} <= {test.case for test in judgement.differing()}
+    assert judgement.described == "no"
+    assert outcomes(judgement.alternatives)["bump, to the output"] == "yes"
+    assert {"bump, to the output", "rate, to the output"} <= {test.case for test in differing(judgement)}
 
 
 def test_tests_are_on_the_usual_depth_and_others_are_alternatives():
@@ -87,15 +88,15 @@ def test_tests_are_on_the_usual_depth_and_others_are_alternatives():
     judgement = judged("C5", only_usual)
     falls = [test for test in judgement.tests if "fall" in test.statistic]
     assert [test.case for test in falls] == ["bump", "rate"]
-    assert {test.outcome for test in falls} == {"supported"}
+    assert {test.outcome for test in falls} == {"yes"}
     others = outcomes(test for test in judgement.alternatives if "fall" in test.statistic)
-    assert [others[f"{code}, depth {d}"] for code in ("bump", "rate") for d in (2, 6, 8)] == ["not supported"] * 6
-    assert others["bump, to stage 5"] == "supported"
-    assert others["bump, to stage 2"] == "supported"  # 0.04 of 0.2
-    assert others["bump, finite differences"] == "not supported"
+    assert [others[f"{code}, depth {d}"] for code in ("bump", "rate") for d in (2, 6, 8)] == ["no"] * 6
+    assert others["bump, to stage 5"] == "yes"
+    assert others["bump, to stage 2"] == "yes"  # 0.04 of 0.2
+    assert others["bump, finite differences"] == "no"
 
 
-@pytest.mark.parametrize(("shallow", "expected"), [(0.3, "supported"), (0.1, "not supported"), (0.02, "reversed")])
+@pytest.mark.parametrize(("shallow", "expected"), [(0.3, "yes"), (0.1, "no"), (0.02, "reversed")])
 def test_shallow_networks_drop_sharper(shallow, expected):
     """One sharp drop after the first hidden stage, of 0.1 in all but the shallowest."""
 
@@ -107,21 +108,21 @@ def test_shallow_networks_drop_sharper(shallow, expected):
     assert (test.case, test.outcome) == ("rate, depth 2 less depth 6", expected)
     alternatives = outcomes(test for test in judgement.alternatives if "one-layer" in test.statistic)
     assert alternatives["rate, depth 2 less depth 4"] == alternatives["rate, depth 2 less depth 8"] == expected
-    assert alternatives["depth 2, rate less bump"] == "not supported"
+    assert alternatives["depth 2, rate less bump"] == "no"
 
 
 @pytest.mark.parametrize(
     ("scores", "expected"),
     [
-        (lambda code, depth: FAILED, "supported"),
-        (lambda code, depth: COMPOSED if depth == 8 else FAILED, "partly supported"),
-        (lambda code, depth: COMPOSED, "not supported"),
+        (lambda code, depth: FAILED, "yes"),
+        (lambda code, depth: COMPOSED if depth == 8 else FAILED, "partly"),
+        (lambda code, depth: COMPOSED, "no"),
         (lambda code, depth: UNLEARNT, "not decidable"),
     ],
 )
 def test_every_depth(scores, expected):
     judgement = judged("C16", depth_data(scores))
-    assert judgement.verdict == expected
+    assert judgement.described == expected
     assert [test.case for test in judgement.tests[:2]] == ["bump, depth 2", "bump, depth 4"]
     assert len(judgement.tests) == 2 * 2 * len(DEPTHS)
 
@@ -146,16 +147,16 @@ def test_what_all_networks_show_is_no_cause(name):
     data, controls = depth_data(**{variable: curve}), control_data({variable: lambda arm: curve("bump", STAGES - 2)})
     judgement = judged(name, data, controls=controls)
     first = [test for test in judgement.tests if test.statistic == BY_NAME[name].statements[0].criterion.statistic]
-    assert {test.outcome for test in first} == {"supported"}
-    assert outcomes(judgement.controls) == {f"less {arm}": "not supported" for arm in ARMS if arm not in CONTROLS}
+    assert {test.outcome for test in first} == {"yes"}
+    assert outcomes(judgement.controls) == {f"less {arm}": "no" for arm in ARMS if arm not in CONTROLS}
     assert judged(name, data).controls == []
 
 
 def test_what_failing_networks_alone_show():
     curve = {"probe_held_out": lambda arm: line(1.0, 0.2 if arm == FAILING else 1.0, STAGES)}
     controls = outcomes(judged("C4", depth_data(), controls=control_data(curve)).controls)
-    assert [controls[f"less {arm}"] for arm in (STRIPED, WHOLE, UNTRAINED)] == ["supported"] * 3
-    assert [controls[f"less {arm}"] for arm in (PENALISED, LOW_RANK_UNTRAINED)] == ["not supported"] * 2
+    assert [controls[f"less {arm}"] for arm in (STRIPED, WHOLE, UNTRAINED)] == ["yes"] * 3
+    assert [controls[f"less {arm}"] for arm in (PENALISED, LOW_RANK_UNTRAINED)] == ["no"] * 2
 
 
 def test_controls_must_have_learnt_unless_they_are_untrained():
@@ -163,7 +164,7 @@ def test_controls_must_have_learnt_unless_they_are_untrained():
     data = control_data(curve, lambda arm: UNLEARNT if arm == STRIPED else FAILED)
     controls = outcomes(judged("C4", depth_data(), controls=data).controls)
     assert controls[f"less {STRIPED}"] == "not decidable"
-    assert controls[f"less {UNTRAINED}"] == "supported"
+    assert controls[f"less {UNTRAINED}"] == "yes"
     lost = control_data(curve, lambda arm: UNLEARNT if arm == FAILING else FAILED)
     controls = outcomes(judged("C4", depth_data(), controls=lost).controls)
     assert {controls[f"less {arm}"] for arm in CONTROLS[FAILING]} == {"not decidable"}

@@ -18,6 +18,7 @@ from recombine.papers.forced_rendering.attention import (
 from recombine.papers.forced_rendering.encodings import BOX, CROSS
 from recombine.papers.forced_rendering.mlp import MLP_ARM
 from recombine.reproduction.claims import judge
+from tests.judged import differing
 
 SEEDS = 12
 FAILING = {"over_blank": 0.9, "accuracy": 0.4}
@@ -62,20 +63,20 @@ def c1(**data):
 @pytest.mark.parametrize(
     ("bump", "rate", "verdict"),
     [
-        (FAILING, FAILING, "supported"),
-        (COMPOSING, COMPOSING, "not supported"),
-        (FAILING, COMPOSING, "partly supported"),
-        (UNCLEAR, UNCLEAR, "undecided"),
+        (FAILING, FAILING, "yes"),
+        (COMPOSING, COMPOSING, "no"),
+        (FAILING, COMPOSING, "partly"),
+        (UNCLEAR, UNCLEAR, "open"),
     ],
 )
 def test_whether_codes_fail(bump, rate, verdict):
-    assert c1(encodings=encodings(bump, rate)).verdict == verdict
+    assert c1(encodings=encodings(bump, rate)).described == verdict
 
 
 def test_networks_that_did_not_learn_decide_nothing():
-    assert c1(encodings=encodings(FAILING, FAILING, learnt=8)).verdict == "not decidable"
+    assert c1(encodings=encodings(FAILING, FAILING, learnt=8)).described == "not decidable"
     nine = c1(encodings=encodings(FAILING, FAILING, learnt=9))
-    assert (nine.verdict, nine.networks) == ("supported", 9)
+    assert (nine.described, nine.networks) == ("yes", 9)
 
 
 def test_other_holdouts_distances_and_decoders_stand_beside():
@@ -92,7 +93,7 @@ def test_other_holdouts_distances_and_decoders_stand_beside():
         "bump, 4 px from the kept region", "bump, cross", "bump, MLP of depth 3",
         *(f"bump, {name}" for name in ARCHITECTURES),
     }  # fmt: skip
-    assert {test.case for test in judged.differing()} == {"bump, cross", *(f"bump, {name}" for name in ARCHITECTURES)}
+    assert {test.case for test in differing(judged)} == {"bump, cross", *(f"bump, {name}" for name in ARCHITECTURES)}
 
 
 # -- C25 -------------------------------------------------------------------------------------------------------------
@@ -112,16 +113,16 @@ def attention(coordinate, transformer, *, learnt=SEEDS):
 @pytest.mark.parametrize(
     ("coordinate", "transformer", "learnt", "verdict"),
     [
-        (COMPOSING, COMPOSING, SEEDS, "supported"),
-        (FAILING, FAILING, SEEDS, "not supported"),
-        (COMPOSING, FAILING, SEEDS, "partly supported"),
-        (UNCLEAR, UNCLEAR, SEEDS, "undecided"),
-        (FAILING, COMPOSING, 3, "not supported"),
+        (COMPOSING, COMPOSING, SEEDS, "yes"),
+        (FAILING, FAILING, SEEDS, "no"),
+        (COMPOSING, FAILING, SEEDS, "partly"),
+        (UNCLEAR, UNCLEAR, SEEDS, "open"),
+        (FAILING, COMPOSING, 3, "no"),
     ],
 )
 def test_whether_decoders_with_coordinates_compose(coordinate, transformer, learnt, verdict):
     [judged] = judge([DEFAULT.claims["C25"]], {"attention": attention(coordinate, transformer, learnt=learnt)})
-    assert judged.verdict == verdict
+    assert judged.described == verdict
     assert [test.case for test in judged.alternatives] == [f"{ARCHITECTURES[0]}, depth 2"] * 2
     assert judged.ours
 
@@ -163,10 +164,10 @@ def encoder(held_out, outside=1e-4, seeds=SEEDS):
 
 @pytest.mark.parametrize(
     ("held_out", "verdict"),
-    [(1e-2, "supported"), (5e-4, "not supported"), (1e-3, "undecided"), (1e-6, "reversed")],
+    [(1e-2, "yes"), (5e-4, "no"), (1e-3, "open"), (1e-6, "reversed")],
 )
 def test_whether_encoders_fail_in_the_hold_out(held_out, verdict):
     [judged] = judge([DEFAULT.claims["C26"]], {"encoder": encoder(held_out)})
-    assert judged.verdict == verdict
-    assert judged.differing() == [] or verdict == "undecided"
+    assert judged.described == verdict
+    assert differing(judged) == [] or verdict == "open"
     assert "bump, linear read-out of the last hidden stage" in {test.case for test in judged.alternatives}

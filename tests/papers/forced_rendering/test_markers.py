@@ -78,6 +78,6 @@ def test_a_stored_dataset_is_judged_drawn_and_told(measured, tmp_path, monkeypat
     results = Results(tmp_path)
     results.save("markers", measured, "test")
     (judgement,) = judge([DEFAULT.claims["C21"]], {"markers": Results(tmp_path).dataset("markers")})
-    assert judgement.verdict in ("direction only", "not decidable")
+    assert judgement.described in ("direction only", "not decidable")
     write_marker_auroc(Results(tmp_path), [judgement], tmp_path / "telling.json")
     assert "networks" in json.loads((tmp_path / "telling.json").read_text())

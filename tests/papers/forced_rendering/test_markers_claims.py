@@ -92,7 +92,7 @@ BOTH = {FACTORIZATION: 3.0, SPREAD: -3.0}
 
 def test_a_telling_factorization_near_the_top_supports_the_claim():
     judgement = judged(networks(BOTH))
-    assert judgement.verdict == "supported"
+    assert judgement.described == "yes"
     assert judgement.networks == len(DECODERS) * ARMS * SEEDS
     assert [test.case for test in judgement.tests] == [
         "F, mean over hidden stages and output", "factorization F", "spread of log10 dv"
@@ -103,7 +103,7 @@ def test_a_telling_factorization_near_the_top_supports_the_claim():
 
 def test_a_factorization_that_tells_nothing_does_not():
     judgement = judged(networks({name: 3.0 for name in MARKERS if not name.startswith(("fact", "spread"))}))
-    assert judgement.verdict == "not supported"
+    assert judgement.described == "no"
     assert judgement.tests[0].interval.value == pytest.approx(0, abs=0.15)
 
 
@@ -125,7 +125,7 @@ def test_forms_of_what_the_paper_names_are_no_rivals():
     }  # fmt: skip
     stronger = {name: 3 * difference for name, difference in named.items()}
     judgement = judged(networks(stronger | BOTH))
-    assert judgement.verdict == "supported"
+    assert judgement.described == "yes"
     assert [test.interval.value for test in judgement.tests[1:]] == [0, 0]
 
 
@@ -144,7 +144,7 @@ def test_what_codes_do_is_not_what_composing_needs():
 
 
 def test_few_conditions_give_a_direction_however_many_networks_they_have():
-    assert judged(networks(BOTH, decoders=("CNN",), seeds=20)).verdict == "direction only"
+    assert judged(networks(BOTH, decoders=("CNN",), seeds=20)).described == "direction only"
 
 
 def test_networks_trained_on_everything_count_in_an_alternative_alone():

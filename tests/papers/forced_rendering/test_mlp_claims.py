@@ -71,23 +71,23 @@ def outcomes(tests, statistic):
 
 def test_all_that_is_claimed_is_supported():
     judgement = judged(mlp_data())
-    assert judgement.verdict == "supported"
+    assert judgement.described == "yes"
     assert [test.case for test in judgement.tests] == [
         "bump, CNN", "rate, CNN", "bump, MLP", "rate, MLP", *["bump", "rate"] * 2
     ]  # fmt: skip
-    assert {test.outcome for test in judgement.alternatives} == {"supported"}
+    assert {test.outcome for test in judgement.alternatives} == {"yes"}
 
 
 @pytest.mark.parametrize(
     ("statistic", "planting", "expected"),
     [
         (CNN_SIGN, {"contrast": (flat(0.2), flat(0.2))}, "reversed"),
-        (CNN_SIGN, {"contrast": (flat(0.0), flat(0.2))}, "not supported"),
+        (CNN_SIGN, {"contrast": (flat(0.0), flat(0.2))}, "no"),
         (MLP_SIGN, {"contrast": (flat(-0.2), flat(-0.2))}, "reversed"),
-        (MLP_SIGN, {"contrast": (flat(-0.2), flat(0.0))}, "not supported"),
-        (FALL, {"factorization": (sudden(0.9), even(0.9))}, "not supported"),
+        (MLP_SIGN, {"contrast": (flat(-0.2), flat(0.0))}, "no"),
+        (FALL, {"factorization": (sudden(0.9), even(0.9))}, "no"),
         (FALL, {"factorization": (sudden(0.6), even(0.9))}, "reversed"),
-        (EVENNESS, {"factorization": (even(0.8), even(0.6))}, "not supported"),
+        (EVENNESS, {"factorization": (even(0.8), even(0.6))}, "no"),
         (EVENNESS, {"factorization": (even(0.8), sudden(0.6))}, "reversed"),
         (EVENNESS, {"factorization": (flat(0.99), sudden(0.6))}, "reversed"),  # that of noise alone
     ],
@@ -99,17 +99,17 @@ def test_statements_one_by_one(statistic, planting, expected):
         statistic,
         *((FALL, EVENNESS) if "factorization" in planting else ()),
     }
-    assert all(set(outcomes(judgement.tests, other).values()) == {"supported"} for other in rest)
+    assert all(set(outcomes(judgement.tests, other).values()) == {"yes"} for other in rest)
 
 
 def test_a_sign_is_of_the_mean_over_stages_and_the_output_alone_is_an_alternative():
     outward = (flat(-0.2), lambda stages: [0.3] * (stages - 1) + [-0.1])
     judgement = judged(mlp_data(contrast=outward))
-    assert outcomes(judgement.tests, MLP_SIGN) == {"bump, MLP": "supported", "rate, MLP": "supported"}
+    assert outcomes(judgement.tests, MLP_SIGN) == {"bump, MLP": "yes", "rate, MLP": "yes"}
     assert outcomes(judgement.alternatives, MLP_SIGN)["bump, MLP, at the output"] == "reversed"
     assert outcomes(judgement.alternatives, CNN_SIGN) == {
-        "bump, CNN, at the output": "supported",
-        "rate, CNN, at the output": "supported",
+        "bump, CNN, at the output": "yes",
+        "rate, CNN, at the output": "yes",
     }
 
 

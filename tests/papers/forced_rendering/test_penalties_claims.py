@@ -16,10 +16,11 @@ from recombine.papers.forced_rendering.penalties import (
     VARIANCE,
     embedding_scores,
 )
+from tests.judged import differing
 from tests.papers.forced_rendering.planted_remedies import SEEDS, noise, outcomes, verdict_of
 
 C7, C8, C9 = CLAIMS
-YES, NO = "supported", "not supported"
+YES, NO = "yes", "no"
 ARMS, VECTORS = [NONE, ENTROPY, VARIANCE, BOTH], [UNIT, RAW, OTHER_SIZE]
 AS_CLAIMED = {
     "id_mse": [1e-5, 3e-5, 1e-4, 5e-5],
@@ -59,7 +60,7 @@ def test_low_rank_and_bands_at_the_coordinate(rank, aligned, expected):
     conventions = [RAW, "N = 28", "variance only"]
     assert [test.case for test in found.alternatives] == [*conventions * 2, "bands of any strength", "within 3 px"]
     assert found.alternatives[-1].outcome == NO
-    assert {test.case for test in found.differing()} == ({"within 3 px"} if expected[1] != NO else set())
+    assert {test.case for test in differing(found)} == ({"within 3 px"} if expected[1] != NO else set())
 
 
 def test_embeddings_with_bands_at_their_values_are_aligned():
@@ -123,7 +124,7 @@ def test_controls_of_smoothness():
 
 def test_the_ablation_as_the_paper_has_it():
     found = verdict_of(C9, penalties())
-    assert found.verdict == YES
+    assert found.described == YES
     assert len(found.tests) == 9
     assert {test.case for test in found.tests} == {"", "both penalties"}
 
@@ -144,7 +145,7 @@ def test_each_statement_of_the_ablation_can_fail(changes, statistic, outcome):
     found = verdict_of(C9, penalties(**changes))
     (test,) = [test for test in found.tests if test.statistic.startswith(statistic)]
     assert test.outcome == outcome
-    assert found.verdict == "partly supported"
+    assert found.described == "partly"
 
 
 def test_conventions_medians_and_misses_stand_beside_the_ablation():

@@ -4,14 +4,15 @@ import pytest
 
 from recombine.papers.forced_rendering import PAPER as DEFAULT
 from recombine.reproduction.claims import judge
+from tests.judged import differing
 from tests.papers.forced_rendering.planted import NETWORKS, planted_datasets
 
 CLAIMS = ("C1", "C2", "C3", "C19")
 VERDICTS = {
-    "composer": ("not supported", "not supported", "reversed", "not supported"),
-    "superposer, equal weights": ("supported",) * 4,
-    "superposer, sparse weights": ("supported",) * 4,
-    "random features": ("supported", "not supported", "not supported", "partly supported"),
+    "composer": ("no", "no", "reversed", "no"),
+    "superposer, equal weights": ("yes",) * 4,
+    "superposer, sparse weights": ("yes",) * 4,
+    "random features": ("yes", "no", "no", "partly"),
     "did not learn": ("not decidable",) * 4,
 }
 
@@ -19,11 +20,11 @@ VERDICTS = {
 @pytest.mark.parametrize("kind", NETWORKS)
 def test_verdicts_on_planted_networks(kind):
     judged = judge([DEFAULT.claims[name] for name in CLAIMS], planted_datasets(kind))
-    assert {own.claim: own.verdict for own in judged} == dict(zip(CLAIMS, VERDICTS[kind], strict=True))
+    assert {own.claim: own.described for own in judged} == dict(zip(CLAIMS, VERDICTS[kind], strict=True))
 
 
 def test_alternatives_agree_on_a_plain_superposer():
     """Equal weights make every form of superposition explain all there is to explain."""
     [judged] = judge([DEFAULT.claims["C2"]], planted_datasets("superposer, equal weights"))
-    assert {test.case.partition(", ")[2] for test in judged.differing()} <= {"share of seeds less a half"}  # of eight
+    assert {test.case.partition(", ")[2] for test in differing(judged)} <= {"share of seeds less a half"}  # of eight
     assert len(judged.alternatives) >= 12

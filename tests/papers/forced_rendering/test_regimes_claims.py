@@ -28,7 +28,7 @@ def test_regimes_have_numbers_and_no_verdict():
             single_factor_absolute=[0.2, 0.6, 0.2, 0.3, 0.2],
         ),
     )
-    assert found.verdict == "exploratory"
+    assert found.described == "exploratory"
     values = {(test.statistic.split(",")[0], test.case): test.interval.value for test in found.tests}
     assert values["distance of the kernel to the ideal's", STRIPES_BUMPS] == pytest.approx(0.8)
     assert values["effective number of Schmidt terms", PENALISED] == pytest.approx(3.0)

@@ -6,6 +6,7 @@ import xarray
 
 from recombine.papers.forced_rendering.rotation import CLAIMS
 from recombine.reproduction.claims import judge
+from tests.judged import differing
 
 SEEDS = 64
 
@@ -59,10 +60,10 @@ def judged(**numbers):
 @pytest.mark.parametrize(
     ("numbers", "outcomes", "verdict"),
     [
-        ({}, ["supported", "supported"], "supported"),
-        ({"weights": 0.05}, ["not supported", "supported"], "partly supported"),
-        ({"weights": -0.5, "error": 0.1}, ["reversed", "not supported"], "not supported"),
-        ({"weights": 0.1, "error": 0.3}, ["undecided", "undecided"], "undecided"),
+        ({}, ["yes", "yes"], "yes"),
+        ({"weights": 0.05}, ["no", "yes"], "partly"),
+        ({"weights": -0.5, "error": 0.1}, ["reversed", "no"], "no"),
+        ({"weights": 0.1, "error": 0.3}, ["open", "open"], "open"),
         ({"id_error": 0.5}, ["not decidable", "not decidable"], "not decidable"),
         ({"seeds": 3}, ["as claimed", "as claimed"], "direction only"),
     ],
@@ -70,7 +71,7 @@ def judged(**numbers):
 def test_verdicts(numbers, outcomes, verdict):
     judgement = judged(**numbers)
     assert [test.outcome for test in judgement.tests] == outcomes
-    assert judgement.verdict == verdict
+    assert judgement.described == verdict
 
 
 def test_alternatives_are_named_and_judged():
@@ -78,14 +79,12 @@ def test_alternatives_are_named_and_judged():
     assert [test.case for test in judgement.alternatives] == [
         "inner angles", "whole gap, on truth and linear blend", "many digits", "whole gap", "many digits",
     ]  # fmt: skip
-    assert [test.case for test in judgement.differing()] == ["many digits", "whole gap"]
+    assert [test.case for test in differing(judgement)] == ["many digits", "whole gap"]
     assert judgement.alternatives[2].outcome == "reversed"
     assert judgement.alternatives[2].trained == 8
 
 
-@pytest.mark.parametrize(
-    ("ours", "theirs", "outcome"), [(1.0, 2.0, "supported"), (2.0, 2.0, "not supported"), (3.0, 1.0, "reversed")]
-)
+@pytest.mark.parametrize(("ours", "theirs", "outcome"), [(1.0, 2.0, "yes"), (2.0, 2.0, "no"), (3.0, 1.0, "reversed")])
 def test_stages_are_compared_with_the_bump_tasks(ours, theirs, outcome):
     """The input, a thousand times rougher in the gap, is left out."""
     (judgement,) = judge(CLAIMS, {"rotation": planted(rougher=ours), "controls": controls(theirs)})

@@ -16,6 +16,7 @@ from recombine.papers.forced_rendering.superposition import (
     SUPERPOSITION_COORDS,
 )
 from recombine.reproduction.claims import judge
+from tests.judged import differing
 
 SEEDS = 12
 SUPERPOSING = {
@@ -50,23 +51,21 @@ def judged(claim, **data):
     return found
 
 
-@pytest.mark.parametrize(
-    ("matched", "verdict"), [(0.8, "supported"), (0.3, "not supported"), (0.4, "undecided"), (-0.1, "reversed")]
-)
+@pytest.mark.parametrize(("matched", "verdict"), [(0.8, "yes"), (0.3, "no"), (0.4, "open"), (-0.1, "reversed")])
 def test_superposition(matched, verdict):
     both = [networks(seed, matched=matched) for seed in range(2)]
-    assert judged("C2", superposition=superposition(*both)).verdict == verdict
+    assert judged("C2", superposition=superposition(*both)).described == verdict
 
 
 def test_what_differs_from_superposition_is_named():
     bump = networks(beyond_truth=0.0, truth=0.7)
     more = {("bump", MLP_ARM): networks(seeds=8, matched=0.2)}
     found = judged("C2", superposition=superposition(bump, networks(1), more))
-    differing = {test.case: test.outcome for test in found.differing()}
-    assert differing == {
-        "bump, beyond the truth": "not supported",
-        "bump, less the truth": "not supported",
-        f"bump, {MLP_ARM}": "not supported",
+    others = {test.case: test.outcome for test in differing(found)}
+    assert others == {
+        "bump, beyond the truth": "no",
+        "bump, less the truth": "no",
+        f"bump, {MLP_ARM}": "no",
     }
 
 
@@ -76,10 +75,10 @@ def test_additive_outputs_of_untrained_networks_are_no_evidence():
     arms["stripes and 100 bumps"] = networks(20, matched=0.2)
     controls = xarray.concat(list(arms.values()), xarray.DataArray(list(arms), dims="arm", name="arm"))
     found = judged("C2", superposition=superposition(networks(), networks(1)), controls=controls)
-    assert found.verdict == "supported"
+    assert found.described == "yes"
     outcomes = {test.case: test.outcome for test in found.controls}
-    assert outcomes.pop("less stripes and 100 bumps") == "supported"
-    assert set(outcomes.values()) == {"not supported"}
+    assert outcomes.pop("less stripes and 100 bumps") == "yes"
+    assert set(outcomes.values()) == {"no"}
     assert len(outcomes) == 5
 
 
@@ -89,31 +88,29 @@ def test_additive_outputs_of_untrained_networks_are_no_evidence():
 @pytest.mark.parametrize(
     ("changed", "verdict"),
     [
-        ({}, "supported"),
-        ({"kernel_product": 0.79}, "not supported"),
-        ({"kernel_radial": 0.79}, "not supported"),
+        ({}, "yes"),
+        ({"kernel_product": 0.79}, "no"),
+        ({"kernel_radial": 0.79}, "no"),
         ({"kernel_radial": 0.99}, "reversed"),
-        ({"kernel_p": 0.3}, "not supported"),
-        ({"kernel_product": 0.75}, "undecided"),
+        ({"kernel_p": 0.3}, "no"),
+        ({"kernel_product": 0.75}, "open"),
     ],
     ids=str,
 )
 def test_the_binary_kernel_must_beat_both_rivals_and_shifted_ones(changed, verdict):
-    assert judged("C3", superposition=superposition(networks(**changed), networks(1))).verdict == verdict
+    assert judged("C3", superposition=superposition(networks(**changed), networks(1))).described == verdict
 
 
 # -- C14 -------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("rate", "verdict"), [(0.5, "supported"), (0.95, "not supported"), (1.5, "reversed"), (0.9, "undecided")]
-)
+@pytest.mark.parametrize(("rate", "verdict"), [(0.5, "yes"), (0.95, "no"), (1.5, "reversed"), (0.9, "open")])
 def test_blocks(rate, verdict):
     more = {(code, DARK): networks(k, seeds=8, block_contrast=1.0) for k, code in enumerate(("bump", "rate"))}
     found = judged("C14", superposition=superposition(networks(), networks(1, block_contrast=rate), more))
-    assert found.verdict == verdict
+    assert found.described == verdict
     dark = [test for test in found.alternatives if test.case.endswith("dark bumps")]
-    assert {test.outcome for test in dark} == {"not supported"}
+    assert {test.outcome for test in dark} == {"no"}
     assert len(found.alternatives) == 2 * len(CONTRASTS) - 1
 
 
@@ -123,13 +120,13 @@ def test_blocks(rate, verdict):
 @pytest.mark.parametrize(
     ("changed", "verdict"),
     [
-        ({}, "supported"),
-        ({"several_peaks": 0.1}, "partly supported"),
-        ({"several_peaks": 0.1, "away_aligned": 0.45}, "not supported"),
-        ({"several_peaks": 0.25, "away_aligned": 0.6}, "undecided"),
+        ({}, "yes"),
+        ({"several_peaks": 0.1}, "partly"),
+        ({"several_peaks": 0.1, "away_aligned": 0.45}, "no"),
+        ({"several_peaks": 0.25, "away_aligned": 0.6}, "open"),
         ({"id_over_blank": 0.5}, "not decidable"),
     ],
     ids=str,
 )
 def test_artefacts(changed, verdict):
-    assert judged("C19", superposition=superposition(networks(**changed), networks(1))).verdict == verdict
+    assert judged("C19", superposition=superposition(networks(**changed), networks(1))).described == verdict

@@ -114,7 +114,6 @@ def test_intervals_cover():
 @pytest.mark.parametrize("power", [1.0, 3.0])
 def test_exponent_of_a_power(power):
     sizes = np.array([20, 28, 36, 44, 52])
-    assert slopes(sizes, 0.1 * sizes**power)["exponent"] == pytest.approx(power)
     assert slopes(sizes, np.stack([sizes**power, 7.0 * sizes**power]))["exponent"] == pytest.approx([power, power])
 
 
@@ -274,16 +273,13 @@ def test_bumps_outside_the_hold_out_are_scored_there_and_stripes_inside_it():
     cells = {cell.labels: cell for cell in STUDY.cells(FEWER.replace(threshold_sizes=(20,)))}
     run = Imagined("", Path(), RunSpec(), whole=0.7, held=0.4)
     found = {labels[:2]: cell.accuracy(run) for labels, cell in cells.items() if labels[0] in (PRIMARY, KEPT)}
-    assert found == pytest.approx(
-        {(PRIMARY, "bumps"): 0.7, (PRIMARY, "stripes"): 0.7, (KEPT, "bumps"): 1.0, (KEPT, "stripes"): 0.4}
-    )
+    known = {(PRIMARY, "bumps"): 0.7, (PRIMARY, "stripes"): 0.7, (KEPT, "bumps"): 1.0, (KEPT, "stripes"): 0.4}
+    assert found == pytest.approx(known)
 
 
 def test_with_fixed_epochs_the_papers_network_sees_bumps_alone_and_half_as_many_are_trained():
-    trained = {
-        cell.labels[:2]: len(cell.planned(carried_out(FEWER, world(2.0))[0]))
-        for cell in STUDY.cells(FEWER.replace(threshold_sizes=(20,)))
-    }
+    runs, _ = carried_out(FEWER, world(2.0))
+    trained = {cell.labels[:2]: len(cell.planned(runs)) for cell in STUDY.cells(FEWER) if cell.size == SIZES[0]}
     for protocol in EPOCHS:
         assert trained[protocol, "stripes"] == 0
         assert trained[protocol, "bumps"] == 5 + 4 < trained[PRIMARY, "bumps"] == 5 + 8
@@ -359,8 +355,7 @@ def test_each_tolerance_has_a_threshold_and_an_exponent_of_its_own(few_resamples
     assert "not reached at N = 20" in result["tolerance_reason"].sel(measure="exact").item()
     assert result["tolerance_exponent"].values == pytest.approx([np.nan, 1.5, 1.0], abs=0.1, nan_ok=True)
     np.testing.assert_allclose(result["tolerance_threshold"].sel(measure="MSE"), 9 * np.array(sizes), rtol=0.1)
-    low, high = ends(result.sel(family="bumps", measure="MSE"), "tolerance_exponent")
-    assert (low, high) == pytest.approx((1, 1), abs=0.01)
+    assert ends(result.sel(family="bumps", measure="MSE"), "tolerance_exponent") == pytest.approx((1, 1), abs=0.01)
     assert result["tolerance_threshold"].sel(measure="1 px").values == pytest.approx(
         result["threshold"].sel(family="bumps").values
     )

@@ -9,14 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import torch
-import xarray
 
 from recombine.decoders import CNN
-from recombine.papers.forced_rendering import attention, samples
+from recombine.papers.forced_rendering import attention
 from recombine.papers.forced_rendering.penalties import ARMS, BOTH, ENTROPY, NONE, VARIANCE, penalised_spec
 from recombine.papers.forced_rendering.presets import CODES
 from recombine.papers.forced_rendering.scores import training_fit
+from recombine.reproduction.criteria import Fit, Learnt
 from recombine.reproduction.explorer import NONE as NO_DEPTH
 from recombine.reproduction.live_decoders import DecoderChoice, LabelledSpec, TrainingPanel
 from recombine.reproduction.measuring import Batch
@@ -66,7 +67,8 @@ def _low_rank(preset: Any, arms: tuple[str, ...]) -> Iterator[LabelledSpec]:
 def learnt(run: Run) -> bool:
     """Return whether a network learnt its training data, according to the criterion in `samples`."""
     fit = training_fit(Batch([run], torch.device("cpu")))
-    return bool(samples.learnt(xarray.Dataset({name: ("network", value) for name, value in fit.items()})).all())
+    error, score = (fit[f"training_{name}"].numpy() for name in ("over_blank", "accuracy"))
+    return bool(Learnt().learnt(Fit(error, score, np.ones(1, dtype=bool))).all())
 
 
 EXPLORER = DecoderChoice(lambda preset: list(decoders(preset)), learnt)

@@ -20,7 +20,7 @@ from matplotlib.figure import Figure
 from recombine.panels import COLORS, styled
 from recombine.papers.forced_rendering import markers_ranking as scoring
 from recombine.papers.forced_rendering.markers import FACTORIZATION, FALL, MARKERS, MEAN, NAMED, predicted_sign
-from recombine.papers.forced_rendering.samples import COMPOSING_ACCURACY, trained
+from recombine.papers.forced_rendering.samples import COMPOSING_ACCURACY, fit
 from recombine.reproduction.claims import Claim, Data, Sample, Statement
 from recombine.reproduction.criteria import below, effect
 from recombine.reproduction.figures import FigureSpec
@@ -34,8 +34,7 @@ def _of_networks(networks: xarray.Dataset, estimated: Callable[[scoring.Table], 
     """Return a sample whose values are indices of networks, from which `estimated` computes one joint estimate."""
     return Sample(
         np.arange(networks.sizes["network"], dtype=float),
-        scoring.counted(networks),
-        np.asarray(trained(networks).values, dtype=bool),
+        (fit(networks),),
         lambda rows: estimated(scoring.table_of(networks, rows.astype(int))),
     )
 

@@ -343,9 +343,9 @@ def marker_auroc_record(networks: xarray.Dataset, judgements: Iterable[Judgement
     )
     scored = [marker for marker in ranking(networks) if np.isfinite(marker.auroc.low)]
     numbers = {name: _score(own) for own in scored for name in names_of(own.name)}
-    supported = {own.claim for own in judgements if own.verdict == "supported"}
+    supported = {own.claim for own in judgements if own.described == "yes"}
     advice = [
-        f"recombine compare --remedy {remedy}: {text} ({name}: supported; found on the paper's bumps, may not hold for "
+        f"recombine compare --remedy {remedy}: {text} ({name}: described; found on the paper's bumps, may not hold for "
         "your images)"
         for name, (remedy, text) in ADVICE.items() if name in supported
     ]  # fmt: skip

@@ -222,7 +222,7 @@ def _median(compare: Comparison) -> Comparison:
         draws = np.random.default_rng(0).integers(len(values), size=(RESAMPLES, len(values)))
         return Resampled(float(np.median(values)), tuple(np.median(values[draws], axis=1).tolist()), len(values))
 
-    return lambda arms: replace(compare(arms), estimated=estimated, share_learnt=None)
+    return lambda arms: replace(compare(arms), estimated=estimated)
 
 
 def _errors(criterion: Criterion, region: str, larger: str, smaller: str) -> Statement:

@@ -1,7 +1,8 @@
 """Samples for claims: one number per network, and which networks are included.
 
-A network is included only if it learnt its training data, i.e. its error is below a tenth of a blank image's and more
-than 95 % of its bumps are in place (for tasks without bumps, only the error matters). If the training data are all kept
+A network is included only if it learnt its training data by the rule of the criterion (`Learnt`): by default, its error
+is below a tenth of a blank image's and more than 95 % of its bumps are in place (for tasks without bumps, only the
+error matters). A claim about another score passes its own `fit`. If the training data are all kept
 (not held-out) combinations, scores on these are used. Otherwise, the Dataset contains scores on the training examples
 (`scores.training_fit`), which are used instead. An *arm* is an experimental condition.
 """
@@ -18,10 +19,9 @@ import numpy as np
 import xarray
 
 from recombine.reproduction.claims import Data, Sample, Statement
-from recombine.reproduction.criteria import Criterion, Learnt, above, below
+from recombine.reproduction.criteria import Criterion, Fit, Learnt, above, below
 from recombine.reproduction.intervals import CONFIDENCE, Estimate, Interval, Share
 
-LEARNT = Learnt()
 COMPOSING_ACCURACY = 0.9
 
 PerSeed = Callable[[xarray.Dataset], xarray.DataArray]
@@ -30,32 +30,34 @@ Statistic = str | PerSeed
 """A function as above, or the name of a variable."""
 
 
+def fit(networks: xarray.Dataset) -> Fit:
+    """Return how well each network fits its training data."""
+    error = networks[_error(networks)]
+    score = networks.get(f"{_error(networks).partition('_')[0]}_accuracy")  # NaN: there were no bumps to locate
+    scores = np.full(error.shape, np.nan) if score is None else np.asarray(score.values, dtype=float)
+    return Fit(np.asarray(error.values, dtype=float), scores, np.asarray(trained(networks).values, dtype=bool))
+
+
 def learnt(networks: xarray.Dataset) -> xarray.DataArray:
-    """Return whether each network learnt its training data."""
-    if "training_over_blank" in networks:
-        accuracy = networks["training_accuracy"]
-        located = (accuracy > LEARNT.smallest_accuracy) | accuracy.isnull()  # NaN: there were no bumps to locate
-        return (networks["training_over_blank"] < LEARNT.largest_error) & located
-    fitted = networks["id_over_blank"] < LEARNT.largest_error
-    return fitted & (networks["id_accuracy"] > LEARNT.smallest_accuracy) if "id_accuracy" in networks else fitted
+    """Return whether each network learnt its training data, by the default rule (for figures and rankings)."""
+    return networks[_error(networks)].copy(data=Learnt().learnt(fit(networks)))
 
 
 def trained(networks: xarray.Dataset) -> xarray.DataArray:
     """Return whether each network was trained, even if it diverged."""
-    return networks["trained"] == 1 if "trained" in networks else networks["id_over_blank"].notnull()
+    return networks["trained"] == 1 if "trained" in networks else networks[_error(networks)].notnull()
+
+
+def _error(networks: xarray.Dataset) -> str:
+    return "training_over_blank" if "training_over_blank" in networks else "id_over_blank"
 
 
 def sample(
-    values: xarray.DataArray, *networks: xarray.Dataset, estimated: Callable[[np.ndarray], Estimate] | None = None
-) -> Sample:
+    values: xarray.DataArray, *networks: xarray.Dataset, estimated: Callable[[np.ndarray], Estimate] | None = None,
+    fit: Callable[[xarray.Dataset], Fit] = fit,
+) -> Sample:  # fmt: skip
     """Return a sample of one value per seed, using only seeds whose `networks` all learnt (default: trimmed mean)."""
-    were_trained = [np.asarray(trained(part).values, dtype=bool) for part in networks]
-    counted = [np.asarray(learnt(part).values) & own for part, own in zip(networks, were_trained, strict=True)]
-    shares = [own.sum() / max(1, there.sum()) for own, there in zip(counted, were_trained, strict=True)]
-    return Sample(
-        np.asarray(values.values, dtype=float), np.logical_and.reduce(counted), np.logical_and.reduce(were_trained),
-        estimated, float(min(shares)),
-    )  # fmt: skip
+    return Sample(np.asarray(values.values, dtype=float), tuple(fit(part) for part in networks), estimated)
 
 
 def number(networks: xarray.Dataset, statistic: Statistic) -> xarray.DataArray:
@@ -63,9 +65,9 @@ def number(networks: xarray.Dataset, statistic: Statistic) -> xarray.DataArray:
     return networks[statistic] if isinstance(statistic, str) else statistic(networks)
 
 
-def measured(networks: xarray.Dataset, statistic: Statistic) -> Sample:
+def measured(networks: xarray.Dataset, statistic: Statistic, fit: Callable[[xarray.Dataset], Fit] = fit) -> Sample:
     """Return a sample of a statistic, restricted to networks that learnt."""
-    return sample(number(networks, statistic), networks)
+    return sample(number(networks, statistic), networks, fit=fit)
 
 
 def measured_by(networks: xarray.Dataset, statistic: Statistic, words: str, *dims: str) -> dict[str, Sample]:
@@ -88,11 +90,11 @@ def decades(numerator: xarray.DataArray, denominator: xarray.DataArray) -> xarra
 
 def difference(
     statistic: Statistic, own: xarray.Dataset, other: xarray.Dataset, *, untrained: bool = False,
-    by: Callable[..., xarray.DataArray] = sub,
+    by: Callable[..., xarray.DataArray] = sub, fit: Callable[[xarray.Dataset], Fit] = fit,
 ) -> Sample:  # fmt: skip
     """Compare a statistic of two arms, seed by seed; if the other arm is `untrained`, it need not have learnt."""
     values = by(number(own, statistic), number(other, statistic))
-    return sample(values, own) if untrained else sample(values, own, other)
+    return sample(values, own, fit=fit) if untrained else sample(values, own, other, fit=fit)
 
 
 ratio = partial(difference, by=decades)

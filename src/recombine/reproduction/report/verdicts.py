@@ -6,15 +6,17 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from math import isfinite
-from typing import Any
+from typing import Any, get_args
 
 from recombine.errors import listed
-from recombine.reproduction.claims import Judgement, Test
-from recombine.reproduction.criteria import DIRECTIONS
+from recombine.reproduction.claims import Judgement, Test, Verdict
+from recombine.reproduction.criteria import DIRECTIONS, Word
 from recombine.reproduction.figures import Section
 from recombine.reproduction.intervals import CONFIDENCE, Interval
 
-AGREEING = ("supported", "as claimed")
+WORDS: tuple[Word, ...] = get_args(Word)
+VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
+AGREEING = ("yes", "as claimed")
 NAMED = 4  # maximum number of cases named in a sentence
 ROUNDING = 1e-12  # interval limits closer to 0 than this are written as 0
 DIRECTION = (
@@ -27,7 +29,9 @@ TIMING = {
     "not registered": "not known when the criteria were written",
 }
 LEGEND = (
-    "In brackets: 95 % intervals. δ: the smallest effect that matters. Learnt: networks that count, of those trained."
+    "Described: do the networks do what is claimed? Specific: does it tell failing networks from composing or "
+    "untrained ones? In brackets: 95 % intervals; beside them, plain means. δ: the smallest effect that matters. "
+    "Learnt: networks that count, of those trained."
 )
 MARK = re.compile(r"<!-- (\w+): begin -->\n.*?<!-- \1: end -->", re.DOTALL)
 """Markers between which `recombine report --write FILE` inserts the block with the given name."""
@@ -76,10 +80,10 @@ def _statement(tests: Sequence[Test]) -> str:
         return f"{statistic}{case} has no value: {networks} networks count."
     if len(tests) == 1:
         value, outcome = f"{interval_text(first.interval)} over", str(first.outcome)
-        if first.outcome == "undecided" and first.level > CONFIDENCE:  # the interval shown may be clear
+        if first.outcome == "open" and first.level > CONFIDENCE:  # the interval shown may be clear
             outcome += f" at {100 * first.level:.4g} %, the level corrected for several tests"
     else:
-        word = "as claimed" if any(test.outcome in DIRECTIONS for test in tests) else "supported"
+        word = "as claimed" if any(test.outcome in DIRECTIONS for test in tests) else "yes"
         value = f"{min(values):.3g} to {max(values):.3g} in {len(tests)} cases, each over"
         outcome = f"{word} in {len(tests) - len(others)} of {len(tests)}"
         outcome += f" ({_named(others)})" if others else ""
@@ -94,7 +98,7 @@ def explained(judgement: Judgement) -> list[str]:
     tests = "1 test" if len(judgement.tests) == 1 else f"{len(judgement.tests)} tests"
     verdict = f"Verdict: {verdict_text(judgement)} ({tests}: {outcomes}); {TIMING[judgement.timing]}."
     lines = [*statements(judgement), verdict]
-    lines += [DIRECTION] if judgement.verdict == "direction only" else []
+    lines += [DIRECTION] if has_directions(judgement) else []
     if (others := robustness(judgement)) != "–":
         lines.append(f"Other measures, stages and networks, which do not change the verdict: {others}.")
     return lines
@@ -111,16 +115,21 @@ def _named(tests: Sequence[Test]) -> str:
 
 
 def robustness(judgement: Judgement) -> str:
-    """Return how many alternatives agree, which ones disagree, and how many controls are as claimed."""
+    """Return the numbers of alternatives and of controls by outcome, and names those that are not *yes*."""
     parts = []
-    if compared := judgement.comparable():
-        differing = judgement.differing()
-        text = f"agree {len(compared) - len(differing)} of {len(compared)}"
-        parts.append(f"{text} ({_named(differing)})" if differing else text)
-    if judgement.controls:
-        agreeing = sum(test.outcome in AGREEING for test in judgement.controls)
-        parts.append(f"controls {agreeing} of {len(judgement.controls)}")
+    for name, tests in (("alternatives", judgement.alternatives), ("controls", judgement.controls)):
+        if measured := [test for test in tests if test.outcome not in ("not measured", "not decidable")]:
+            outcomes = ["no" if test.outcome == "reversed" else test.outcome for test in measured]
+            order = ("yes", "no", "open", *DIRECTIONS)
+            counts = ", ".join(f"{outcomes.count(own)} {own}" for own in order if own in outcomes)
+            others = [test for test in measured if test.outcome not in AGREEING]
+            parts.append(f"{name}: {counts}" + (f" ({_named(others)})" if others else ""))
     return "; ".join(parts) or "–"
+
+
+def has_directions(judgement: Judgement) -> bool:
+    """Return whether too few networks learnt for a verdict."""
+    return "direction only" in judgement.words.values()
 
 
 def network_count(judgement: Judgement) -> str:
@@ -133,9 +142,9 @@ def network_count(judgement: Judgement) -> str:
 
 
 def verdict_text(judgement: Judgement) -> str:
-    """Return the verdict or, if there are too few networks, how many tests point in the claimed direction."""
-    text: str = judgement.verdict
-    if judgement.verdict == "direction only":
+    """Return both verdicts or, if there are too few networks, how many tests point in the claimed direction."""
+    text = judgement.headline
+    if has_directions(judgement):
         directions = [test.outcome for test in judgement.tests if test.outcome in DIRECTIONS]
         text = f"direction: as claimed in {directions.count('as claimed')} of {len(directions)} tests"
     return f"{text} (after the data)" if judgement.timing == "after the data" else text
@@ -154,9 +163,10 @@ def table(heads: Sequence[str], rows: Iterable[Iterable[object]]) -> str:
     return "\n".join([head, "|" + "---|" * len(heads), *lines])
 
 
-def markdown_table(judgements: Sequence[Judgement]) -> str:
-    """Return the verdicts as a Markdown table, with reference verdicts where claims have only a direction."""
-    referenced = any(judgement.verdict == "direction only" and judgement.reference for judgement in judgements)
+def markdown_table(judgements: Sequence[Judgement], *, ours: bool = False) -> str:
+    """Return the verdicts on the paper's claims or ours as Markdown, with reference verdicts beside directions."""
+    chosen = [judgement for judgement in judgements if judgement.ours == ours]
+    referenced = any(has_directions(judgement) and judgement.reference for judgement in chosen)
     heads = ["claim", "verdict", *(["reference"] if referenced else []), "evidence", "robustness", "learnt / trained"]
     return table(heads, (
         (
@@ -164,7 +174,7 @@ def markdown_table(judgements: Sequence[Judgement]) -> str:
             *([judgement.reference or "–"] if referenced else []),
             sentence(judgement), robustness(judgement), network_count(judgement),
         )
-        for judgement in judgements
+        for judgement in chosen
     ))  # fmt: skip
 
 
@@ -178,10 +188,7 @@ def brief_table(judgements: Sequence[Judgement], sections: Sequence[Section]) ->
     """
     owners = {name: [own for own in judgements if own.ours == ours] for name, ours in OWNERS.items()}
     texts = {owner: {own.claim: verdict_text(own) for own in claims} for owner, claims in owners.items() if claims}
-    counts = []
-    for owner, verdicts in texts.items():
-        numbers = ", ".join(f"{count} {verdict}" for verdict, count in Counter(verdicts.values()).most_common())
-        counts.append(f"{owner}: {len(verdicts)} claims, {numbers}.")
+    counts = [f"{owner}: {counted(claims)}." for owner, claims in owners.items() if claims]
     placed = {name for section in sections for name in section.claims}
     rest = Section("rest", "Others", "", claims=tuple(own.claim for own in judgements if own.claim not in placed))
     rows = []
@@ -190,6 +197,16 @@ def brief_table(judgements: Sequence[Judgement], sections: Sequence[Section]) ->
         if any(cells):
             rows.append((section.title, *cells))
     return f"{escaped(' '.join(counts))}\n\n{table(('', *texts), rows)}"
+
+
+def counted(judgements: Sequence[Judgement]) -> str:
+    """Return how many claims there are, and how many have each verdict, for each word."""
+    parts = [f"{len(judgements)} claims"]
+    for word in WORDS:
+        verdicts = Counter(own.words[word] for own in judgements if word in own.words)
+        numbers = ", ".join(f"{verdicts[verdict]} {verdict}" for verdict in VERDICTS if verdicts[verdict])
+        parts += [f"{word}: {numbers}"] if numbers else []
+    return "; ".join(parts)
 
 
 def _by_verdict(verdicts: Mapping[str, str], names: Iterable[str]) -> str:
@@ -210,29 +227,50 @@ def claim_by_claim(judgements: Sequence[Judgement]) -> str:
             f"{escaped(judgement.text)} ({escaped(judgement.where)}).\n\n{escaped(' '.join(explained(judgement)))}\n"
         )
         rows = [
-            (kind, test.case, test.measured, interval_text(test.interval), test.claimed,
+            (kind, test.case, test.measured, interval_text(test.interval), plain_text(test), test.claimed,
              test.outcome + (" (after the data)" if test.timing == "after the data" else ""),
              f"{test.learnt}/{test.trained}")
             for kind, test in evidence(judgement)
         ]  # fmt: skip
-        heads = ("", "case", "measured", "estimate [95 % interval]", "claimed", "outcome", "learnt / trained")
+        heads = ("", "case", "measured", "estimate [95 % interval]", "mean", "claimed", "outcome", "learnt / trained")
         parts += [table(heads, rows) + "\n"] if rows else []
     return "\n".join(parts)
 
 
 def evidence(judgement: Judgement) -> list[tuple[str, Test]]:
-    """Return a claim's tests, alternatives and controls, each with its kind."""
-    kinds = {"test": judgement.tests, "alternative": judgement.alternatives, "control": judgement.controls}
-    return [(kind, test) for kind, tests in kinds.items() for test in tests]
+    """Return a claim's tests, alternatives and controls, each with its kind; for tests, the word that they decide."""
+    kinds = {"alternative": judgement.alternatives, "control": judgement.controls}
+    decisive = [(str(test.word), test) for test in judgement.tests]
+    return [*decisive, *((kind, test) for kind, tests in kinds.items() for test in tests)]
+
+
+def plain_text(test: Test) -> str:
+    """Return the plain mean beside a trimmed one."""
+    return "–" if test.plain is None or not test.plain.networks else f"{test.plain.value:.3g}"
 
 
 def causes_table(judgements: Sequence[Judgement]) -> str:
-    """Return the controls of all claims as Markdown."""
-    return table(("claim", "control", "estimate [95 % interval]", "claimed", "outcome"), (
+    """Return all comparisons of failing networks with others as Markdown: specific tests, then controls."""
+    return table(("claim", "compared", "estimate [95 % interval]", "claimed", "outcome"), (
         (f"**{own.claim}** {test.statistic}", test.case, interval_text(test.interval), test.claimed, test.outcome)
         for own in judgements
-        for test in own.controls
+        for test in comparisons(own)
     ))  # fmt: skip
+
+
+def comparisons(judgement: Judgement) -> list[Test]:
+    """Return the comparisons of failing networks with others."""
+    return [*(test for test in judgement.tests if test.word == "specific"), *judgement.controls]
+
+
+def changed_table(judgements: Sequence[Judgement], editions: Mapping[str, Mapping[str, str]]) -> str:
+    """Return what changed since the previous edition, and why, as Markdown."""
+    rows = [
+        (own.claim, editions[own.claim]["before"], verdict_text(own), editions[own.claim]["why"])
+        for own in judgements
+        if own.claim in editions
+    ]
+    return table(("claim", "before", "now", "why"), rows)
 
 
 def provenance_table(provenance: Mapping[str, Any]) -> str:
@@ -241,12 +279,16 @@ def provenance_table(provenance: Mapping[str, Any]) -> str:
     return table(("", ""), ((name.replace("_", " "), value) for name, value in facts.items()))
 
 
-def costs_table(costs: Mapping[str, Mapping[str, float]]) -> str:
-    """Return the cost of each study and the total cost as Markdown."""
+def costs_table(costs: Mapping[str, Mapping[str, Any]]) -> str:
+    """Return the seeds and the cost of each study, and the total cost, as Markdown."""
     columns = ("training", "measuring")
-    rows = [(study, round(own["networks"]), *(f"{own[name]:.1f}" for name in columns)) for study, own in costs.items()]
+    rows = [
+        (study, own["seeds"], own["networks"], *(f"{own[name]:.1f}" for name in columns))
+        for study, own in costs.items()
+    ]
     total = (f"{sum(own[name] for own in costs.values()):.1f}" for name in columns)
-    return table(("study", "networks", "training, s", "measuring, s"), [*rows, ("**all**", "–", *total)])
+    heads = ("study", "seeds", "networks", "training, s", "measuring, s")
+    return table(heads, [*rows, ("**all**", "–", "–", *total)])
 
 
 def marked_blocks(text: str) -> list[str]:
