@@ -21,6 +21,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import product
 from pathlib import Path
+from typing import cast
 
 import pandas
 import torch
@@ -124,7 +125,9 @@ def main() -> None:
     parser.add_argument("--recipes", type=Path, default=study.RECIPES)
     given = parser.parse_args()
     for count in given.factors:
-        table = search(PAPER.preset_named(given.preset), count, given.store, resolve_device(given.device))
+        table = search(
+            cast(study.Settings, PAPER.preset_named(given.preset)), count, given.store, resolve_device(given.device)
+        )
         save(table, given.out, given.recipes)
         print(chosen(table).to_string(index=False))
 

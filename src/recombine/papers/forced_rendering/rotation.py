@@ -68,7 +68,7 @@ class Settings(WithDepth):
     """Number of digits in the variant with several digits."""
     rotation_seeds: Seeds = 64
     """Number of seeds for networks trained on one digit."""
-    rotation_gaps: Annotated[AnyNumber, Field(max_length=36)] = (10, 20, 30, 50, 70, 90)
+    rotation_gaps: Annotated[AnyNumber, Field(max_length=36)] = (10, 20, 60, 90)
     """Other widths of the gap in degrees, around the same angle."""
 
     variants: ClassVar[Mapping[str, Any]] = {

@@ -183,7 +183,8 @@ def linear_split(networks: xarray.Dataset) -> xarray.DataArray:
 def best_split(networks: xarray.Dataset) -> xarray.DataArray:
     """Return the R² of blocks at the last hidden stage after a linear map or a flow, whichever is better."""
     # flows are fitted only to the last hidden stage
-    return np.maximum(last_hidden(networks["linear_factorization"]), networks[FLOW].max("stage")).clip(min=0)
+    maps = [last_hidden(networks["linear_factorization"]), networks[FLOW].max("stage")]
+    return xarray.concat(maps, "map").max("map").clip(min=0)
 
 
 def lost(networks: xarray.Dataset) -> xarray.DataArray:
