@@ -17,6 +17,7 @@ from __future__ import annotations
 import argparse
 import fcntl
 import json
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import product
@@ -91,17 +92,20 @@ def chosen(table: pandas.DataFrame) -> pandas.DataFrame:
 
 
 @contextmanager
-def _alone(path: Path) -> Iterator[None]:
-    """Keep other searches from writing the same files."""
-    with path.with_suffix(".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+def _alone(folder: Path) -> Iterator[None]:
+    """Keep other searches from writing the same files, by a lock on their folder."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield
+    finally:
+        os.close(descriptor)
 
 
 def save(table: pandas.DataFrame, out: Path, recipes: Path) -> None:
     """Replace the rows and recipes of the table's numbers of factors, and keep all others."""
     out.parent.mkdir(parents=True, exist_ok=True)
-    with _alone(out):
+    with _alone(out.parent):
         if out.exists():
             before = pandas.read_csv(out)
             table = pandas.concat([before[~before["factors"].isin(table["factors"].unique())], table])

@@ -173,6 +173,13 @@ def test_study_measures_what_it_says(result):
     assert result["many_error_others"].isel(seed=0).notnull().all()
     weights = result["edges_weight"] - result["truth_weight"]
     assert np.allclose(result["edges_less_truth"], weights, atol=1e-5)
+    gaps = result["gaps_edges_less_truth"]
+    assert (gaps["digits"].values.tolist(), gaps["width"].values.tolist()) == (
+        ["one digit", "many digits"],
+        [20, 40, 80],
+    )
+    assert np.array_equal(gaps.sel(digits="one digit", width=40), result["edges_less_truth"])
+    assert gaps.notnull().sum("seed").values.tolist() == [[1, 2, 1], [1, 1, 1]]
     own = result.isel(stage=slice(1, None))
     for name in ("stage_roughness", "roughness_held", "roughness_kept"):
         assert (own[name] > 0).all()
