@@ -280,12 +280,12 @@ def _drawn(batch: Batch, outputs: Tensor) -> dict[str, Tensor]:
 STUDY = FactorsStudy()
 
 
-def by_values(networks: xarray.Dataset) -> Fit:
-    """Return how well networks fit their training data: error, and share of trained combinations with all values right.
+def fit_by(networks: xarray.Dataset, score: str) -> Fit:
+    """Return how well networks fit their training data, by their error and a score on trained combinations.
 
-    Positions alone would not do, since networks may place bumps without learning the other factors.
+    Positions alone would not do for values, since networks may place bumps without learning the other factors.
     """
-    scores = np.asarray(networks[RIGHT_KEPT].values, dtype=float)
+    scores = np.asarray(networks[score].values, dtype=float)
     return Fit(np.asarray(networks["training_over_blank"].values, dtype=float), scores, trained(networks).values)
 
 
@@ -315,28 +315,29 @@ def _failing(data: Data, score: str) -> dict[str, Sample]:
 
 def _otherwise_failing(data: Data, score: str) -> dict[str, Sample]:
     """Return the values' score instead of that of positions."""
+    by_values = partial(fit_by, score=RIGHT_KEPT)
     return _samples(data, CNN_ALONE, RIGHT, ", all values", by_values) if score == "accuracy" else {}
 
 
 def _composing(arm: str, words: str, other: str, gain: str) -> tuple[Statement, Statement]:
     """Return statements that the networks of an arm compose, and do so more often than those of another arm."""
 
-    def right(data: Data) -> dict[str, Sample]:
-        return _samples(data, arm, relative, fit=by_values)
+    def right(data: Data, learnt_by: str) -> dict[str, Sample]:
+        return _samples(data, arm, relative, fit=partial(fit_by, score=learnt_by))
 
-    def otherwise(data: Data) -> dict[str, Sample]:
-        cases = _samples(data, arm, "ood_accuracy", ", in place") | _samples(data, arm, RIGHT, ", absolute", by_values)
-        return cases | (
-            _samples(data, CNN_PAIRS, relative, ", isolated pairs", by_values) if arm == CNN_ISOLATED else {}
-        )
+    def otherwise(data: Data, learnt_by: str) -> dict[str, Sample]:
+        own = partial(fit_by, score=learnt_by)
+        cases = _samples(data, arm, "ood_accuracy", ", in place") | _samples(data, arm, RIGHT, ", absolute", own)
+        return cases | (_samples(data, CNN_PAIRS, relative, ", isolated pairs", own) if arm == CNN_ISOLATED else {})
 
-    def gains(data: Data) -> dict[str, Sample]:
+    def gains(data: Data, learnt_by: str) -> dict[str, Sample]:
         pairs = _each(data, arm, other=other)
-        return {case: difference(relative, *pair, fit=by_values) for case, pair in pairs.items()}
+        return {case: difference(relative, *pair, fit=partial(fit_by, score=learnt_by)) for case, pair in pairs.items()}
 
+    learnt_by = {"learnt_by": RIGHT_KEPT}
     return (
-        Statement(above(f"{SHARE}, {words}", COMPOSES), right, otherwise),
-        Statement(effect(f"{SHARE}, {gain}", LEAST_GAIN, word="specific"), gains),
+        Statement(above(f"{SHARE}, {words}", COMPOSES, parameters=learnt_by), right, otherwise),
+        Statement(effect(f"{SHARE}, {gain}", LEAST_GAIN, word="specific", parameters=learnt_by), gains),
     )
 
 
