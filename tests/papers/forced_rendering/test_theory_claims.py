@@ -79,6 +79,12 @@ def test_a_prediction_that_is_worse_than_none_counts_as_none():
     assert [test.interval.value for test in against] == pytest.approx([0.0] * 3)
 
 
+def test_what_an_earlier_version_did_not_measure_is_left_out():
+    found = verdict_of(C27, {"theory": theory()["theory"].drop_vars(["held_schmidt", "whole_schmidt"])})
+    assert outcomes(found.tests) == ["not measured"] * 2
+    assert not found.alternatives + found.controls
+
+
 def test_mlps_are_compared_with_ones_that_saw_the_whole_grid():
     data = theory()
     data["theory"]["held_schmidt"].loc[{"arm": "MLP, stripes"}] = 9.0

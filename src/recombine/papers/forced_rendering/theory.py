@@ -17,6 +17,7 @@ factor, has a kernel k_x + k_y, with rank 2 at most.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar
@@ -203,7 +204,7 @@ def _level(data: Data, statistics: Named, kind: Mapping[str, str], reached: floa
     """
     return {
         f"{family}{words}": _applicable(measured(data["theory"].sel(arm=arm), own), data, family, own, reached)
-        for words, own in statistics.items()
+        for words, own in _measured(data, statistics).items()
         for family, arm in kind.items()
     }
 
@@ -213,12 +214,22 @@ def _against(
 ) -> dict[str, Sample]:
     """Return failing-minus-other differences per architecture (the opposite for a sign of −1)."""
     result, cases = data["theory"], {}
-    for words, own in statistics.items():
+    for words, own in _measured(data, statistics).items():
         for family, arm in others.items():
             pair = result.sel(arm=FAILING[family]), result.sel(arm=arm)
             sample = difference(own, *pair, untrained=arm in INITIAL, by=lambda a, b: sign * (a - b))
             cases[f"{family}{words}"] = _applicable(sample, data, family, own, reached)
     return cases
+
+
+def _measured(data: Data, statistics: Named) -> Named:
+    """Return the statistics whose variables are in the Dataset, which may be of an earlier version."""
+    found: dict[str, Statistic] = {}
+    for words, own in statistics.items():
+        with suppress(KeyError):
+            number(data["theory"], own)
+            found[words] = own
+    return found
 
 
 def _applicable(sample: Sample, data: Data, family: str, statistic: Statistic, reached: float) -> Sample:
