@@ -100,10 +100,11 @@ SECTIONS = (
         "theory",
         "Theory",
         "A network composes if its output is a short sum of products in which every factor has its own function. This "
-        "can be counted pixel by pixel, and each stage can be tested for a separate block of directions per factor. "
+        "can be counted in the kernel of its outputs, and each stage can be tested for a separate block of directions "
+        "per factor. "
         "Kernel regimes are the same idea applied to similarities between outputs.",
         ("theory", "regimes"),
-        ("C18", "C27", "C28", "C29", "C30"),
+        ("C18", "C27", "C28", "C29"),
     ),
     Section(
         "factors",
