@@ -10,6 +10,7 @@ TINY: tuple[str, ...] = (
     "coordinate_steps=10", "holdout_sizes=8,10", "holdout_percents=30,60",
     "variances=1,5", "theory_flow_steps=3",
     "factors_size=6", "factors_counts=2,3", "factors_values=2,2,2", "factors_width=4", "factors_steps=20",
-    "ladder_size=8", "ladder_width=4", "prospective_seeds=1", "factors_data=5", "factors_low_rank_steps=20",
+    "ladder_size=8", "ladder_width=4", "ladder_steps=20", "causal_steps=20", "prospective_seeds=1",
+    "factors_data=5", "factors_low_rank_steps=20",
 )  # fmt: skip
 FLAGS: list[str] = [word for change in TINY for word in ("--set", change)]

@@ -46,11 +46,10 @@ class Repeat(nn.Module):
         self.plane = plane
 
     def forward(self, channels: Tensor) -> Tensor:
-        rows, columns = (
-            torch.arange(size, device=channels.device) * given // size
-            for size, given in zip(self.plane, channels.shape[-2:], strict=True)
-        )
-        return channels[..., rows[:, None], columns]
+        if channels.shape[-2:] == (1, 1):
+            return channels.expand(-1, -1, *self.plane)
+        planes = channels.flatten(0, 1)[None]  # all as channels, since torch's gradient loops over examples
+        return functional.interpolate(planes, size=self.plane, mode="nearest")[0].unflatten(0, channels.shape[:2])
 
 
 @DECODERS.register

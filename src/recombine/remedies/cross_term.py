@@ -75,7 +75,7 @@ class CrossTerm(Penalty):
     """First hidden stage, middle hidden stage, or output."""
     reward: bool = False
     """Reward the cross-term instead of penalising it."""
-    rows: Rows = 0.25
+    rows: Rows = 0.125
     """Share of the batch that it is computed on."""
 
     def loss(self, decode: Any, codes: Tensor, blocks: Sequence[int], generator: Generator) -> Tensor:

@@ -103,7 +103,7 @@ def test_doses_are_half_a_decade_apart():
 
 @pytest.mark.integration
 def test_the_study_is_trained_measured_and_drawn(tmp_path):
-    preset = PAPER.preset_named("quick").changed([*TINY, "seeds=1", "steps=3", "causal_doses=1"])
+    preset = PAPER.preset_named("quick").changed([*TINY, "seeds=1", "causal_steps=3", "causal_doses=1"])
     specs = list({spec.digest: spec for spec in STUDY.specs(preset)}.values())
     runs = {run.spec.digest: run for run in train(specs, store=tmp_path, device="cpu")}
     result = STUDY.measure(STUDY.trials(preset, torch.device("cpu"), runs))

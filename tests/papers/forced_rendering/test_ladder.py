@@ -50,10 +50,12 @@ def test_unshared_weights_that_are_equal_make_a_convolution():
     assert torch.allclose(own(images), plain(images), atol=1e-6)
 
 
+@pytest.mark.parametrize("side", [1, 7])
 @pytest.mark.parametrize("plane", [(7, 7), (14, 28), (10, 9)])
-def test_a_seed_is_repeated_as_by_nearest_neighbours(plane):
-    seed = torch.randn(2, 3, 7, 7)
-    assert torch.equal(Repeat(plane)(seed), nn.functional.interpolate(seed, size=plane, mode="nearest"))
+def test_pixels_are_repeated(plane, side):
+    seed = torch.randn(2, 3, side, side)
+    rows, columns = ([row * side // size for row in range(size)] for size in plane)
+    assert torch.equal(Repeat(plane)(seed), seed[:, :, rows][..., columns])
 
 
 def test_neighbouring_rungs_differ_in_one_thing():

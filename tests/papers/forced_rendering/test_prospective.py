@@ -23,7 +23,9 @@ from recombine.papers.forced_rendering.prospective import (
     schmidt_rank,
 )
 from recombine.sweep import train
+from recombine.training import Ensemble, fit
 from tests.papers.forced_rendering.planted_remedies import LEARNT, verdict_of
+from tests.small import small_spec
 from tests.tiny import TINY
 
 (C35,) = CLAIMS
@@ -129,6 +131,21 @@ def test_the_schmidt_rank_is_averaged_over_further_factors():
         grams = [gram_matrix(member[:, :, k].flatten(0, 1).double(), "cosine") for k in range(5)]
         expected.append(torch.stack([effective_rank(schmidt_spectrum(gram, (3, 4)).square()) for gram in grams]).mean())
     assert torch.allclose(schmidt_rank(images, (3, 4, 5)), torch.stack(expected))
+
+
+def test_a_shorter_run_is_the_beginning_of_a_longer_one():
+    """So that it shows what the longer run looked like on its way."""
+    specs = [small_spec("cnn", steps=steps) for steps in (3, 12)]
+    states = []
+    for spec in specs:
+        ensemble = Ensemble([spec], torch.device("cpu"))
+        state = ensemble.initial()
+        for _ in fit(ensemble, state):
+            if int(state.step.max()) >= 3:
+                break
+        states.append(state)
+    assert int(states[1].step.max()) == 3
+    assert torch.equal(states[0].weights, states[1].weights)
 
 
 @pytest.mark.integration

@@ -31,7 +31,7 @@ from recombine.reproduction.claims import Claim, Data, Sample, Statement
 from recombine.reproduction.criteria import effect
 from recombine.reproduction.figures import FigureSpec
 from recombine.reproduction.measuring import Batch, base_attributes, stage_profile, tabulate
-from recombine.reproduction.preset import Count, Positive
+from recombine.reproduction.preset import Count, Positive, Seeds
 from recombine.reproduction.study import Arm, Study, Trials
 from recombine.specs import RunSpec
 
@@ -42,21 +42,26 @@ STEP = 0.5
 
 
 class Settings(StripeSettings):
+    causal_seeds: Seeds = 48
+    """Number of seeds per dose, at most `seeds`."""
+    causal_steps: Count = 1500
+    """Optimiser steps; penalties are slow."""
     causal_doses: Count = 4
     """Number of doses of the cross-term beside none."""
     causal_penalty: Positive = 2e-3
-    """Largest weight of the penalty, with which failing networks still learn the kept images."""
+    """Largest weight of the penalty, with which failing networks still learn (benchmarks/doses.py)."""
     causal_reward: Positive = 3e-4
-    """Largest weight of the reward, with which composing networks still learn the kept images."""
+    """Largest weight of the reward, with which composing networks still learn (benchmarks/doses.py)."""
 
     variants: ClassVar[Mapping[str, Any]] = {
-        "quick": {"causal_doses": 2, "causal_penalty": 1e-2, "causal_reward": 1e-3}
+        "quick": {"causal_steps": 500, "causal_doses": 2, "causal_penalty": 1e-2, "causal_reward": 1e-3}
     }
 
     def dosed(self, family: str, stage: StageName, dose: int) -> RunSpec:
         """Return a run spec of one family with the given dose at a stage; 0 is none."""
-        failing, reward = self.spec(), family == COMPOSING
-        spec = self.striped_spec(min(MANY, kept_combinations(failing))) if reward else failing
+        failing, reward = self.spec(steps=self.causal_steps), family == COMPOSING
+        many = min(MANY, kept_combinations(failing))
+        spec = self.striped_spec(many, steps=self.causal_steps) if reward else failing
         if not dose:
             return spec
         largest = self.causal_reward if reward else self.causal_penalty
@@ -71,8 +76,9 @@ class CausalStudy(Study[Settings]):
     metrics: ClassVar[tuple[str, ...]] = ("extreme_pixel", "hits", "squared_error", "stage_profile")
 
     def arms(self, preset: Settings) -> list[Arm]:
-        doses = range(preset.causal_doses + 1)
-        return [Arm(labels, preset.dosed(*labels)) for labels in product((FAILING, COMPOSING), STAGES, doses)]
+        seeds = min(preset.causal_seeds, preset.seeds)
+        labels = product((FAILING, COMPOSING), STAGES, range(preset.causal_doses + 1))
+        return [Arm(own, preset.dosed(*own), seeds=seeds) for own in labels]
 
     def measure(self, trials: Trials[Settings]) -> xarray.Dataset:
         result = tabulate(trials, ("family", "stage", "dose"), _measured, {"cross_term": ("place",)})

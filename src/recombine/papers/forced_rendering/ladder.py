@@ -25,7 +25,7 @@ from recombine.reproduction.claims import Claim, Data, Sample, Statement
 from recombine.reproduction.criteria import effect
 from recombine.reproduction.figures import FigureSpec
 from recombine.reproduction.measuring import base_attributes, tabulate
-from recombine.reproduction.preset import Count
+from recombine.reproduction.preset import Count, Seeds
 from recombine.reproduction.study import Arm, Study, Trials
 
 CNN_ARM, SEED, PLACED = "CNN", "full size", "coordinates"
@@ -62,11 +62,21 @@ class Settings(AttentionSettings):
     """Channels of the decoders between CNN and coordinate MLP."""
     ladder_depth: Count = 4
     """Their hidden convolutions."""
+    ladder_steps: Count = 1500
+    """Optimiser steps."""
+    ladder_seeds: Seeds = 48
+    """Number of seeds of every rung in a claim, at most `seeds`."""
     ladder_variants: bool = True
     """Whether to train with all codes and hold-outs, or only with the first of each."""
 
     variants: ClassVar[Mapping[str, Any]] = {
-        "quick": {"ladder_size": 10, "ladder_width": 24, "ladder_depth": 2, "ladder_variants": False}
+        "quick": {
+            "ladder_size": 10,
+            "ladder_width": 24,
+            "ladder_depth": 2,
+            "ladder_steps": 500,
+            "ladder_variants": False,
+        }
     }
 
 
@@ -84,8 +94,12 @@ class LadderStudy(Study[Settings]):
         for code, holdout, rung in product(CODES[:number], HOLDOUTS[:number], RUNGS):
             if rung == UNSHARED and holdout != HOLDOUTS[0]:
                 continue  # a network with weights of its own at every pixel takes 50 MB
-            spec = preset.spec(size=preset.ladder_size, encoding=code, holdout=holdout, decoder=decoders[rung])
-            arms.append(Arm((code, holdout, rung), spec, extra=rung in (MLP_ARM, UNSHARED)))
+            spec = preset.spec(
+                size=preset.ladder_size, encoding=code, holdout=holdout, decoder=decoders[rung],
+                steps=preset.ladder_steps,
+            )  # fmt: skip
+            seeds = preset.extra_seeds if rung in (MLP_ARM, UNSHARED) else preset.ladder_seeds
+            arms.append(Arm((code, holdout, rung), spec, seeds=min(seeds, preset.seeds)))
         return arms
 
     def measure(self, trials: Trials[Settings]) -> xarray.Dataset:
