@@ -17,7 +17,7 @@ have estimates but no verdict.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar, Literal
 
@@ -135,6 +135,13 @@ class Claim:
         statistics = [statement.criterion.statistic for statement in self.statements]
         if repeated := [own for own in statistics if statistics.count(own) > 1]:  # tests are told apart by it
             raise InvalidValue("statement", repeated[0], "the only one of its claim with this statistic")
+
+    def judged_on(self, unseen_seeds: str) -> Claim:
+        """Return the claim with criteria that say which seeds were still unseen when they were written."""
+        criteria = (own.criterion.replace(unseen_seeds=unseen_seeds) for own in self.statements)
+        return replace(
+            self, statements=tuple(replace(s, criterion=c) for s, c in zip(self.statements, criteria, strict=True))
+        )
 
     def record(self, part: Part, statement: Statement, versions: Versions) -> dict[str, Any]:
         """Return a statement's record for registration: its criterion and any measuring-code versions other than 1."""

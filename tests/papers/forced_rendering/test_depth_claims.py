@@ -177,7 +177,7 @@ def test_what_all_networks_show_is_no_cause(name):
     assert judgement.specific == "no"
     assert outcomes(judgement.controls) == {f"less {arm}": "no" for arm in ARMS if arm not in (*CONTROLS, STRIPED)}
     alone = judged(name, data)
-    assert (alone.specific, alone.controls) == ("not decidable", [])
+    assert (alone.specific, alone.controls) == ("not measured", [])
 
 
 @pytest.mark.parametrize("name", ["C4", "C6", "C20"])
@@ -196,17 +196,17 @@ def test_controls_must_have_learnt_unless_they_are_untrained():
     curve = {"probe_held_out": lambda arm: line(1.0, 0.2 if arm == FAILING else 1.0, STAGES)}
     data = control_data(curve, lambda arm: UNLEARNT if arm == STRIPED else FAILED)
     judgement = judged("C4", depth_data(), controls=data)
-    assert judgement.specific == "not decidable"
+    assert judgement.specific == "not measured"
     assert outcomes(judgement.controls)[f"less {UNTRAINED}"] == "yes"
     lost = control_data(curve, lambda arm: UNLEARNT if arm == FAILING else FAILED)
     judgement = judged("C4", depth_data(), controls=lost)
     controls = outcomes(judgement.controls)
-    assert {judgement.specific, *(controls[f"less {arm}"] for arm in (WHOLE, UNTRAINED))} == {"not decidable"}
+    assert {judgement.specific, *(controls[f"less {arm}"] for arm in (WHOLE, UNTRAINED))} == {"not measured"}
 
 
 @pytest.mark.parametrize("name", ["C5", "C6"])
 def test_what_an_earlier_version_did_not_measure_is_left_out(name):
     data = depth_data(factorization=falling(0.2)).drop_vars(["factorization_by_step", "deviation_excess"])
     judgement = judged(name, data)
-    assert judgement.described == ("yes" if name == "C5" else "not decidable")
+    assert judgement.described == ("yes" if name == "C5" else "not measured")
     assert not any("finite differences" in test.case for test in judgement.alternatives)

@@ -22,6 +22,7 @@ QUESTIONS = (
 PAPER = Paper.assemble(
     __name__,
     QUESTIONS,
+    unseen="1000 and up",
     title="Compositional Generalization via Forced Rendering of Disentangled Latents",
     source="ICML 2025",
     question="Does it compose?",
