@@ -196,12 +196,12 @@ def test_controls_must_have_learnt_unless_they_are_untrained():
     curve = {"probe_held_out": lambda arm: line(1.0, 0.2 if arm == FAILING else 1.0, STAGES)}
     data = control_data(curve, lambda arm: UNLEARNT if arm == STRIPED else FAILED)
     judgement = judged("C4", depth_data(), controls=data)
-    assert judgement.specific == "not measured"
+    assert judgement.specific == "not decidable"
     assert outcomes(judgement.controls)[f"less {UNTRAINED}"] == "yes"
     lost = control_data(curve, lambda arm: UNLEARNT if arm == FAILING else FAILED)
     judgement = judged("C4", depth_data(), controls=lost)
     controls = outcomes(judgement.controls)
-    assert {judgement.specific, *(controls[f"less {arm}"] for arm in (WHOLE, UNTRAINED))} == {"not measured"}
+    assert {judgement.specific, *(controls[f"less {arm}"] for arm in (WHOLE, UNTRAINED))} == {"not decidable"}
 
 
 @pytest.mark.parametrize("name", ["C5", "C6"])
