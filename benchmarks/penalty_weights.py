@@ -3,10 +3,10 @@
 python -m benchmarks.penalty_weights --device cuda --out results/remedies/penalty_weights.csv
 
 Every arm of the penalty study has the same choices: strengths relative to the published ones times multiples of the
-preset's epochs. The strongest penalties with which at least three quarters of the networks of every arm learnt (kept
-error below a tenth of a blank image's, and more than 95 % of the bumps in place), and of these the fewest epochs, are
-marked; if there are none, those with the largest smallest share. They become `penalty_box_strength` and
-`penalty_box_length` of the paper preset, and `penalty_box_bump_…` for bump codes. Held-out scores are not read.
+preset's epochs. Marked are the choices with which most networks of the worst arm learnt (kept error below a tenth of a
+blank image's, and more than 95 % of the bumps in place), of these the strongest penalties, and of these the fewest
+epochs. They become `penalty_box_strength` and `penalty_box_length` of the paper preset, and `penalty_box_bump_…` for
+bump codes. Held-out scores are not read.
 """
 
 from __future__ import annotations
@@ -46,7 +46,12 @@ def weights(preset: PenaltySettings, store: str, device: str) -> pandas.DataFram
         learnt = (error < rule.largest_error) & (accuracy > rule.smallest_accuracy)
         rows.append((*labels, pandas.Series(error).median(), pandas.Series(accuracy).median(), learnt.mean()))
     table = pandas.DataFrame(rows, columns=["code", "strength", "length", "arm", *SCORES, "share that learnt"])
-    smallest = table.groupby(["code", "strength", "length"])["share that learnt"].min().clip(upper=rule.smallest_share)
+    return chosen(table)
+
+
+def chosen(table: pandas.DataFrame) -> pandas.DataFrame:
+    """Mark the choice for each code."""
+    smallest = table.groupby(["code", "strength", "length"])["share that learnt"].min()
     order = smallest.reset_index().sort_values(
         ["share that learnt", "strength", "length"], ascending=[False, False, True]
     )

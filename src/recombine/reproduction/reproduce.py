@@ -156,7 +156,8 @@ def register(
     if known is None and studied:
         return []
     fresh = [claim for claim in paper.claims.values() if not studied & {*claim.studies}]
-    updated, now = dict(known or {}), {"date": datetime.now(UTC).date().isoformat(), "commit": git_commit()}
+    updated = {name: own for name, own in (known or {}).items() if name in paper.claims}
+    now = {"date": datetime.now(UTC).date().isoformat(), "commit": git_commit()}
     for claim in fresh:
         records = claim.records(paper.versions)
         if updated.get(claim.name, {}).get("records") != records:

@@ -117,7 +117,7 @@ class AttentionStudy(Study[Settings]):
     name: ClassVar[str] = "attention"
     question: ClassVar[str] = "Do decoders that are given each pixel's position compose?"
     settings: ClassVar[type[Settings]] = Settings
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     metrics: ClassVar[tuple[str, ...]] = ("stage_profile", *superposition.SUPERPOSITION_METRICS)
 
     def arms(self, preset: Settings) -> list[Arm]:

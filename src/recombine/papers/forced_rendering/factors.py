@@ -130,6 +130,7 @@ class FactorsStudy(Study[Settings]):
     name: ClassVar[str] = "factors"
     question: ClassVar[str] = "Does forced rendering scale to three, four and five factors?"
     settings: ClassVar[type[Settings]] = Settings
+    version: ClassVar[int] = 2
     metrics: ClassVar[tuple[str, ...]] = (
         "extreme_pixel", "hits", "nearest_values", "pixel_ranks", "squared_error",
     )  # fmt: skip

@@ -276,6 +276,7 @@ class MarkerStudy(Study[Settings]):
     name: ClassVar[str] = "markers"
     question: ClassVar[str] = "Which metric predicts whether a network composes?"
     settings: ClassVar[type[Settings]] = Settings
+    version: ClassVar[int] = 2
     metrics: ClassVar[tuple[str, ...]] = (
         "block_contrast", "effective_rank", "extreme_pixel", "features", "gram_matrix", "hits", "interior",
         "kernel_agreement", "kernel_families", "nonnegative_superposition", "partial_factorization", "peak_scores",

@@ -75,11 +75,11 @@ class PenaltySettings(Common):
     """Learning rate."""
     penalty_box_strength: Positive = 1.0
     """Strength of the penalties relative to the published ones, with the centre box held out."""
-    penalty_box_length: Positive = 1.0
+    penalty_box_length: Positive = 2.0
     """Number of epochs relative to `penalty_epochs`, with the centre box held out."""
     penalty_box_bump_strength: Positive = 1.0
     """`penalty_box_strength` for bump codes."""
-    penalty_box_bump_length: Positive = 1.0
+    penalty_box_bump_length: Positive = 2.0
     """`penalty_box_length` for bump codes."""
     penalty_seeds: Seeds = 72
     """Number of seeds in the penalty study; with both penalties, about one network in eight does not learn."""
@@ -87,7 +87,7 @@ class PenaltySettings(Common):
     variants: ClassVar[Mapping[str, Any]] = {
         "quick": {
             "penalty_size": 12, "penalty_other_size": 14, "penalty_sigma": 1.0, "penalty_epochs": 80,
-            "penalty_lr": 1.5e-2, "penalty_seeds": 3,
+            "penalty_lr": 1.5e-2, "penalty_seeds": 3, "penalty_box_length": 1.0, "penalty_box_bump_length": 1.0,
         }
     }  # fmt: skip
 

@@ -75,6 +75,8 @@ def _statement(tests: Sequence[Test]) -> str:
     case = f" ({first.case})" if first.case and len(tests) == 1 else ""
     counts = zip(*((test.learnt, test.trained) for test in tests), strict=True)
     networks = " of ".join(f"{min(own)}" if min(own) == max(own) else f"{min(own)}–{max(own)}" for own in counts)
+    if not any(test.trained for test in tests):
+        return f"{statistic} was not measured."
     values = [test.interval.value for test in tests if isfinite(test.interval.value)]
     if not values:
         return f"{statistic}{case} has no value: {networks} networks count."
