@@ -1,4 +1,4 @@
-"""What the texts of tutorials say of their networks, which only long enough training shows: checks of a full run's names."""
+"""What tutorials say of their networks, which only long enough training shows: checks of what a full run leaves behind."""
 
 
 def scores(runs, name):
