@@ -1,4 +1,4 @@
-"""What tutorials say of their networks, which only long enough training shows: checks of what a full run leaves behind."""
+"""What tutorials say of their networks, which only long enough training shows: checks of the names a full run has."""
 
 
 def scores(runs, name):
