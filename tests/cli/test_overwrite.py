@@ -56,7 +56,7 @@ FOREIGN = {
     "export": "runs export table.csv",
     "export parquet": "runs export site/data.parquet",
     "export a model": "runs export site --layout huggingface {key}",
-    "figure": f"figure regimes --from {RESULTS} --out site",
+    "figure": f"figure width --from {RESULTS} --out site",
     "reference": f"report {RESULTS} --reference site/claims.json",
     "auroc": f"report {RESULTS} --marker-auroc site/claims.json",
 }
@@ -66,7 +66,7 @@ FOREIGN = {
 def test_files_of_others_are_refused_in_one_line(name, place, trained, capsys, monkeypatch):
     for slow in ("recombine.sweep.executors.Sweep", "recombine.diagnosis.diagnose", "recombine.page.explore"):
         monkeypatch.setattr(slow, None)  # refused before anything is computed
-    (place / "site" / "regimes.svg").write_text("<svg>mine</svg>")
+    (place / "site" / "width.svg").write_text("<svg>mine</svg>")
     before, key = contents(place), next(iter(rc.Store(trained))).key
     code, out, err = captured(FOREIGN[name].format(key=key), capsys)
     assert (code, out) == (2, "")
@@ -77,7 +77,7 @@ def test_files_of_others_are_refused_in_one_line(name, place, trained, capsys, m
 
 @pytest.mark.parametrize("name", ["explore", "diagnose", "export", "export a model", "figure"])
 def test_they_are_replaced_where_that_is_asked_for_and_then_without(name, place, trained):
-    (place / "site" / "regimes.svg").write_text("<svg>mine</svg>")
+    (place / "site" / "width.svg").write_text("<svg>mine</svg>")
     before, key = contents(place), next(iter(rc.Store(trained))).key
     words = FOREIGN[name].format(key=key).split()
     assert run(*words, "--overwrite") == 0
@@ -124,7 +124,7 @@ def test_an_exported_table_that_was_extended_is_no_longer_ours(place):
 
 
 def test_reproduce_goes_on_in_its_own_folder(tmp_path, monkeypatch, capsys):
-    words = ["reproduce", "encoder", "--device", "cpu", "--processes", "1", *FLAGS]
+    words = ["reproduce", "encoder", "--device", "cpu", "--processes", "1", *FLAGS, "--set", "seeds=1"]
     words += ["--store", tmp_path / "runs", "--out", tmp_path / "out"]
 
     def killed(*_, **__):

@@ -188,17 +188,17 @@ def test_a_lost_dataset_is_not_left_out_silently(folder, capsys):
 def test_figure_claims_and_report_train_nothing(folder, capsys, monkeypatch):
     monkeypatch.setattr("recombine.sweep.executors.train", None)
     monkeypatch.setattr(torch.nn.Module, "__call__", None)
-    Results(folder).remove(set(STUDIES) - {"regimes", "penalties"})
+    Results(folder).remove(set(STUDIES) - {"encoder", "penalties"})
     assert run("claims", "--from", folder) == 0
     assert "C9 " in capsys.readouterr().out
     assert run("claims", "c9", "--from", folder) == 0
     assert "held-out accuracy with both" in capsys.readouterr().out
     Results(folder).remove({"penalties"})
-    assert run("figure", "regimes", "--from", folder, "--out", folder / "drawn") == 0
-    assert {path.name for path in (folder / "drawn").iterdir()} == {"regimes.png", "regimes.svg"}
+    assert run("figure", "encoder", "--from", folder, "--out", folder / "drawn") == 0
+    assert {path.name for path in (folder / "drawn").iterdir()} == {"encoder.png", "encoder.svg"}
     assert run("report", folder) == 0
     assert (folder / "index.html").exists()
-    assert (folder / "figures" / "regimes.svg").exists()
+    assert (folder / "figures" / "encoder.svg").exists()
 
 
 def test_readme_table_is_written_between_its_marks(folder, tmp_path, monkeypatch):
