@@ -36,7 +36,7 @@ def test_every_claim_rests_on_studies_that_there_are():
 
 
 def test_a_run_that_two_studies_share_is_trained_once(tmp_path):
-    studies, preset = [STUDIES["superposition"], STUDIES["encodings"]], PRESET.changed(["steps=2", "seeds=1"])
+    studies, preset = [STUDIES["regimes"], STUDIES["tuning"]], PRESET.changed(["steps=2", "seeds=1"])
     wanted = {spec.digest for study in studies for spec in study.specs(preset)}
     assert len(wanted) < sum(len(study.specs(preset)) for study in studies)
     reproduce(studies, preset, tmp_path / "runs", tmp_path / "out", device="cpu")
