@@ -57,9 +57,22 @@ def test_shoulders_are_no_peaks():
     assert at(slope) == [(0, 2), (0, 9)]  # 0.97 stands out by 0.04 only, 0.3 is beside 0.9
 
 
-def slow_peaks(image, threshold=0.25, prominence=0.1):
+def test_faint_peaks_are_found_relative_to_the_own_maximum():
+    faint = 0.15 * bumps((4, 7)) + 0.1 * bumps((12, 3))
+    assert at(faint) == []
+    assert separate_peaks(faint, own=True).nonzero().tolist() == [[3, 12], [7, 4]]
+    assert separate_peaks(faint, own=True, threshold=0.7).nonzero().tolist() == [[7, 4]]
+    assert torch.equal(separate_peaks(-faint, own=True, dark=True), separate_peaks(faint, own=True))
+    for blank in (0.2 * faint, torch.zeros(5, 5), -torch.ones(5, 5), torch.full((5, 5), torch.nan)):
+        assert not separate_peaks(blank, own=True).any()  # the first has a maximum of 0.03
+    ridge = 0.3 * bumps((4, 7)) + 0.3 * bumps((7, 7))
+    assert len(at(ridge)) == 1  # the dip between them is less than a tenth of a bump's height
+    assert separate_peaks(ridge, own=True).sum() == 2  # and more than a tenth of their own
+
+
+def slow_peaks(image, threshold=0.25, prominence=0.1, own=False):
     """Flood from each pixel over all that is not `prominence` below it; a peak meets nothing higher."""
-    image = image.numpy()
+    image = image.numpy() / (image.max().item() if own else 1)
     rows, columns = image.shape
     found = np.zeros((rows, columns), dtype=bool)
     for y in range(rows):
@@ -80,10 +93,25 @@ def slow_peaks(image, threshold=0.25, prominence=0.1):
 @pytest.mark.parametrize("roughness", [0.05, 0.3, 1.0])
 def test_peaks_against_flooding(roughness):
     images = bumps((3, 3), (8, 3), (6, 9), size=12) + roughness * noise(2, 3, 12, 12)
-    fast = separate_peaks(images)
-    for first in range(2):
-        for second in range(3):
-            assert torch.equal(fast[first, second], slow_peaks(images[first, second]))
+    for own in (False, True):
+        fast = separate_peaks(images, own=own)
+        for first in range(2):
+            for second in range(3):
+                assert torch.equal(fast[first, second], slow_peaks(images[first, second], own=own))
+
+
+@pytest.mark.parametrize("own", [False, True])
+def test_scores_by_threshold_against_flooding(own):
+    images, thresholds = bumps((3, 3), (8, 9), size=12) / 3 + 0.2 * noise(2, 4, 12, 12), (0.1, 0.25, 0.5)
+    scores = peak_scores(images, torch.full((4, 2), 3.0), own=own, thresholds=thresholds)
+    for member in range(2):
+        for k, threshold in enumerate(thresholds):
+            counts = [int(slow_peaks(image, threshold, own=own).sum()) for image in images[member]]
+            assert scores["count"][member, k].item() == pytest.approx(np.mean(counts))
+            assert scores["several"][member, k].item() == pytest.approx(np.mean([count > 1 for count in counts]))
+    alone = peak_scores(images, torch.full((4, 2), 3.0), own=own)
+    for name, value in alone.items():
+        torch.testing.assert_close(value, scores[name][:, 1], equal_nan=True)
 
 
 def test_composers_have_one_peak_and_superposers_many_that_are_aligned():
@@ -191,15 +219,15 @@ def test_distance_known_answers():
 def test_interior_of_the_papers_holdout():
     task = BumpTask(size=28)
     inside = interior(task.held_out, task.grid.shape)
-    assert int(inside.sum()) == 13**2
-    assert task.grid.points[inside].min() == 8
-    assert task.grid.points[inside].max() == 20
+    assert int(inside.sum()) == 11**2
+    assert task.grid.points[inside].min() == 9  # the box is 6 … 22, so 6, 7 and 8 lie between
+    assert task.grid.points[inside].max() == 19
 
 
-@pytest.mark.parametrize(("side", "count"), [(1, 1), (2, 4), (3, 9), (4, 4), (5, 9), (6, 4), (7, 9)])
+@pytest.mark.parametrize(("side", "count"), [(1, 1), (2, 4), (3, 9), (4, 4), (5, 9), (6, 4), (7, 9), (8, 4), (9, 9)])
 def test_interior_of_small_holdouts_takes_a_smaller_margin(side, count):
-    held_out = torch.zeros(11, 11, dtype=torch.bool)
+    held_out = torch.zeros(13, 13, dtype=torch.bool)
     held_out[2 : 2 + side, 2 : 2 + side] = True
-    inside = interior(held_out.flatten(), (11, 11))
+    inside = interior(held_out.flatten(), (13, 13))
     assert int(inside.sum()) == count
     assert not (inside & ~held_out.flatten()).any()

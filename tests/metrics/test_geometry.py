@@ -1,5 +1,6 @@
 """Metric tensors against known answers and a full reverse-mode Jacobian."""
 
+import itertools
 import math
 
 import pytest
@@ -15,6 +16,7 @@ from recombine.metrics import (
     metric_tensor,
     volume_element,
 )
+from recombine.metrics.stages import aligned_signs, sign_aligned
 from recombine.tasks import BumpTask
 from tests.metrics.comparison import columns_of, stage_over
 from tests.small import small_spec, stage_reader
@@ -177,3 +179,54 @@ def test_codes_without_a_derivative_are_refused():
     reader = stage_reader(small_spec("mlp").module(), lambda values: onehot.codes(values).float())
     with pytest.raises(InvalidValue, match="use finite differences"):
         metric_tensor(reader, onehot.grid.points)
+
+
+# -- signs of embeddings -----------------------------------------------------------------------------------------------
+
+
+def banded_embeddings(task, channels=1):
+    """A bright band at each value's column or row, on every plane, `[factor, channel, value, y, x]`."""
+    columns = task.render(task.isolated_values()).unflatten(0, (2, -1))
+    return columns[:, None].expand(-1, channels, -1, -1, -1) * torch.arange(1.0, channels + 1)[:, None, None, None]
+
+
+def rendering(images):
+    """Two networks of an embedding stage with such images, `[member, factor, channel, value, y, x]`, and their sum."""
+
+    def read(points, tap):
+        x, y = points.long().T
+        planes = torch.cat([images[:, 0][:, :, x], images[:, 1][:, :, y]], dim=1).transpose(1, 2)
+        tap("embedding", planes)
+        tap("output", planes.sum(dim=2))
+
+    return read
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+def test_a_random_sign_per_value_changes_nothing_in_the_geometry_of_embeddings(channels):
+    task, device = BumpTask(size=10, sigma=1.5), torch.device("cpu")
+    smooth = banded_embeddings(task, channels).expand(2, -1, -1, -1, -1, -1).double()
+    chance = torch.Generator().manual_seed(0)
+    signs = torch.randint(0, 2, smooth.shape[:4], generator=chance).double()[..., None, None] * 2 - 1
+
+    def geometry(reader, stage):
+        (found,) = [own for name, own in features(reader, task.grid.points, members=1) if name == stage]
+        return finite_difference_metric(found, task.grid.shape)
+
+    expected = geometry(rendering(smooth), "embedding")
+    flipped = rendering(smooth * signs)
+    assert not torch.allclose(geometry(flipped, "embedding"), expected, rtol=0.1)
+    aligned = sign_aligned(flipped, "embedding", task.grid, device, members=1)
+    torch.testing.assert_close(geometry(aligned, "embedding"), expected)
+    torch.testing.assert_close(geometry(aligned, "output"), geometry(flipped, "output"))  # the same function
+
+
+def test_signs_are_the_chain_of_neighbours_that_correlate():
+    images = torch.randn(4, 6, 5, generator=torch.Generator().manual_seed(1))
+    found = aligned_signs(images)
+    for row, signs in zip(images.numpy(), found.tolist(), strict=True):
+        expected = [1.0]
+        for before, after in itertools.pairwise(row):
+            expected.append(expected[-1] * (-1.0 if before @ after < 0 else 1.0))
+        assert signs == expected
+    torch.testing.assert_close(aligned_signs(images * found[..., None]), torch.ones(4, 6))

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from recombine.errors import InvalidValue
-from recombine.metrics import block_contrast, family_kernels, gram_matrix, interior, kernel_families
+from recombine.metrics import block_contrast, distance_inside, family_kernels, gram_matrix, kernel_families
 from recombine.metrics.gram_matrices import FAMILIES, FAMILY_WIDTHS
 from recombine.tasks import BumpTask
 from tests.small import noise
@@ -16,7 +16,7 @@ from tests.small import noise
 TASK = BumpTask(size=14)
 SHAPE, HELD_OUT = TASK.grid.shape, TASK.held_out
 POINTS = TASK.grid.points
-INSIDE = interior(HELD_OUT, SHAPE)
+INSIDE = distance_inside(HELD_OUT, SHAPE) >= 3
 
 
 def planted(family, width, profile="gaussian"):
@@ -78,9 +78,24 @@ def slow_kernel(family, first, second, profile, width):
     return math.prod(values) if family == "product" else sum(values)
 
 
-def slow_agreement(gram, held_out, shape, family, widths, shift, standardised):
+@pytest.mark.parametrize(("width", "least"), [(1.41, 0.06), (4.0, 0.1)])
+@pytest.mark.parametrize(("family", "rival"), [("or", "sum"), ("sum", "or")])
+def test_or_and_sum_are_told_apart_among_near_held_out_points(family, rival, width, least):
+    gram = planted(family, width)
+    clean = kernel_families(gram, SHAPE, HELD_OUT, rows=INSIDE, near=3)
+    assert clean.agreement[family].item() == pytest.approx(1)
+    assert clean.agreement[family] - clean.agreement[rival] > least
+    assert clean.p_value.isnan().all()
+    noisy = gram + 0.2 * gram[HELD_OUT][:, HELD_OUT].std() * noise(20, len(POINTS), len(POINTS))
+    found = kernel_families(noisy, SHAPE, HELD_OUT, rows=INSIDE, near=3).agreement
+    assert (found[family] > found[rival]).all()
+    assert (found[family] - found[rival]).mean() > 0.7 * least
+
+
+def slow_agreement(gram, held_out, shape, family, widths, shift, standardised, near=None):
     points = list(itertools.product(*(range(count) for count in shape)))
-    rows, kept = [p for p, held in enumerate(held_out) if held], [p for p, held in enumerate(held_out) if not held]
+    rows = [p for p, held in enumerate(held_out) if held]
+    kept = [p for p, held in enumerate(held_out) if held == (near is not None)]
     halves = [[p for p in kept if sum(v > (n - 1) / 2 for v, n in zip(points[p], shape, strict=True)) % 2 == half]
               for half in range(2)]  # fmt: skip
 
@@ -89,7 +104,10 @@ def slow_agreement(gram, held_out, shape, family, widths, shift, standardised):
         if standardised:
             spread = matrix.std(axis=1, keepdims=True)
             matrix = np.where(spread > 1e-9, matrix - matrix.mean(axis=1, keepdims=True), 0) / np.maximum(spread, 1e-9)
-        return matrix.ravel()
+        steps = [
+            [max(abs(a - b) for a, b in zip(points[r], points[c], strict=True)) for c in halves[half]] for r in rows
+        ]
+        return matrix.ravel() if near is None else matrix[[[0 < own <= near for own in line] for line in steps]]
 
     def correlation(half, candidate):
         def theory(row, column):
@@ -115,6 +133,12 @@ def test_agreement_against_loops(shape, standardised):
         for family in FAMILIES:
             slow = slow_agreement(*arguments, family, widths, (0,) * len(shape), standardised)
             assert fast.agreement[family][member].item() == pytest.approx(slow)
+            if not standardised:
+                beside = kernel_families(grams, shape, ~held_out, near=2, widths=widths).agreement[family][member]
+                slow = slow_agreement(
+                    grams[member].numpy(), (~held_out).tolist(), shape, family, widths, (0,) * len(shape), False, near=2
+                )
+                assert beside.item() == pytest.approx(slow)
         observed = fast.agreement["or"][member].item()
         null = [slow_agreement(*arguments, "or", widths, shift, standardised) for shift in shifts]
         p_value = (1 + sum(value >= observed - 1e-9 for value in null)) / (1 + len(null))
@@ -143,6 +167,11 @@ def test_members_and_wrong_arguments():
     assert flat.p_value.item() == 1
     with pytest.raises(InvalidValue, match="rows"):
         kernel_families(grams, SHAPE, HELD_OUT, rows=~HELD_OUT)
+    with pytest.raises(InvalidValue, match="standardised"):
+        kernel_families(grams, SHAPE, HELD_OUT, near=3, standardised=True)
+    without = kernel_families(grams, SHAPE, HELD_OUT, shifts=False)
+    assert without.p_value.isnan().all()
+    torch.testing.assert_close(without.agreement, together.agreement)
     with pytest.raises(InvalidValue, match="both halves"):
         kernel_families(grams, SHAPE, (POINTS > 6).any(dim=-1))
 

@@ -15,7 +15,7 @@ from recombine.metrics.sampling import (
     stratified_sample,
     sub_grid_shape,
 )
-from recombine.metrics.stages import finite_difference_metric, neighbour_metric
+from recombine.metrics.stages import finite_difference_metric, metric_tensor, neighbour_metric
 
 POINTS = 600
 DRAWS = 300
@@ -141,6 +141,39 @@ def test_neighbours_give_the_differences_of_the_whole_grid():
     for name, stage in stages.items():
         spacing = tuple(factor.spacing for factor in GRID.factors)
         torch.testing.assert_close(metrics[name], finite_difference_metric(stage, GRID.shape, spacing)[indices])
+
+
+@pytest.mark.parametrize("members", [0, 1])
+def test_a_fraction_of_a_step_against_a_loop_and_towards_the_derivative(members):
+    grid = FactorGrid((Factor("x", 0, 4, 5), Factor("y", 0, 2, 3)))
+    weights = torch.randn(members or 1, 2, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+
+    def reader(values, tap):
+        tap("bent", torch.sin(values @ (weights if members else weights[0])))
+
+    def stage(x, y):
+        return torch.sin(torch.tensor([x, y], dtype=torch.float64) @ weights[0])
+
+    errors, inner = [], torch.tensor([4, 7, 10])
+    for fraction in (1.0, 0.5, 0.125):
+        found = neighbour_metric(
+            reader, grid, torch.arange(15), torch.device("cpu"), members=members, fraction=fraction, memory=4000
+        )["bent"]
+        own = found[0] if members else found
+        for place, (x, y) in enumerate(grid.points.tolist()):
+            right, left, up, down = (
+                min(x + fraction, 4),
+                max(x - fraction, 0),
+                min(y + fraction, 2),
+                max(y - fraction, 0),
+            )
+            slopes = torch.stack(
+                [(stage(right, y) - stage(left, y)) / (right - left), (stage(x, up) - stage(x, down)) / (up - down)]
+            )
+            torch.testing.assert_close(own[place], slopes @ slopes.mT)
+        exact = metric_tensor(reader, grid.points, members=members)["bent"]
+        errors.append((found - exact)[..., inner, :, :].abs().max().item())
+    assert errors[0] > 2 * errors[1] > 2 * 10 * errors[2]  # of second order, but for the ends of the grid
 
 
 def slowly_without_gaps(shape, present):

@@ -69,7 +69,10 @@ def test_the_logarithm_is_floored():
 def test_a_region_ten_times_as_large_has_contrast_one():
     found = statistics(torch.tensor([2.0, 2.0, 3.0, 3.0]), torch.tensor([False, False, True, True]))
     expected = {"spread_held": 0.0, "spread_excess": 0.0, "contrast": 1.0, "deviation_held": 1.0}
+    expected["deviation_excess"] = 0.0  # half of the points: both regions are as far from the mean
     assert {name: value.item() for name, value in found.items()} == pytest.approx(expected)
+    fewer = statistics(torch.tensor([2.0, 2.0, 2.0, 3.0]), torch.arange(4) > 2)
+    assert fewer["deviation_excess"].item() == pytest.approx(1 - 2 / 4)
 
 
 def test_spreads_are_about_a_regions_own_mean():
@@ -79,6 +82,9 @@ def test_spreads_are_about_a_regions_own_mean():
     held, kept = rows[:, held_out.numpy()], rows[:, ~held_out.numpy()]
     np.testing.assert_allclose(found["spread_held"], held.std(axis=1))
     np.testing.assert_allclose(found["spread_excess"], held.std(axis=1) - kept.std(axis=1))
+    level = rows.mean(axis=1, keepdims=True)
+    own, others = (np.sqrt(((part - level) ** 2).mean(axis=1)) for part in (held, kept))
+    np.testing.assert_allclose(found["deviation_excess"], own - others)
     lifted = statistics(volume + 7 * held_out, held_out)  # another level is no spread
     for name in ("spread_held", "spread_excess"):
         torch.testing.assert_close(lifted[name], found[name])

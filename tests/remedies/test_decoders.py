@@ -54,6 +54,8 @@ PLANTED = {
     "multilinear:base=(mlp:width=32:depth=1):rank=1": (multiplied, 100),
     "broadcast:width=16:depth=1": (distances, 100),
     "coordconv:width=16:depth=1": (distances, 250),
+    "ladder:width=16:depth=1": (distances, 150),
+    "ladder:width=32:depth=2:pixelwise=true": (distances, 150),
     "implicit:width=32:depth=1:activation=relu": (distances, 100),
     "implicit:width=32:depth=1:frequency=3": (distances, 100),
     "coordinate:width=32:depth=1": (distances, 200),

@@ -7,8 +7,10 @@ import pytest
 import torch
 from torch import nn
 
+from recombine.decoders import StagedDecoder
 from recombine.remedies import REMEDIES
 from recombine.remedies.contrast import compositional_contrast, squared_contrast
+from recombine.remedies.cross_term import cross_term, value_directions
 from recombine.remedies.derivatives import recombined
 from recombine.remedies.hessian import exact_hessian_penalty, hessian_penalty
 from recombine.remedies.jacobian import exact_orthogonal_jacobian, jacobian_l1, orthogonal_jacobian
@@ -198,3 +200,42 @@ def test_mixup_is_zero_for_linear_maps_only():
     mixup, codes = REMEDIES.parse("mixup"), torch.rand(32, 4)
     assert mixup.loss(nn.Linear(4, 5), codes, (2, 2), None).item() == pytest.approx(0, abs=1e-10)
     assert mixup.loss(Separated(), codes, (2, 2), None).item() > 1e-3
+
+
+def test_the_cross_term_equals_the_definition(smooth):
+    codes = torch.rand(4, 6)
+    directions = value_directions(codes, BLOCKS)
+    expected = []
+    for rows, *along in zip(slow_jacobian(smooth, codes), *directions, strict=True):
+        slopes = [rows @ direction for direction in along]
+        cosines = [slopes[a] @ slopes[b] / slopes[a].norm() / slopes[b].norm() for a in range(3) for b in range(a)]
+        expected.append(torch.stack(cosines).square().mean())
+    torch.testing.assert_close(
+        cross_term(smooth, codes, directions), torch.stack(expected).mean(), rtol=1e-3, atol=1e-4
+    )
+
+
+def test_the_cross_term_does_not_depend_on_scale(smooth):
+    codes = torch.rand(4, 6)
+    directions = value_directions(codes, BLOCKS)
+    small = cross_term(lambda rows: 0.1 * smooth(rows), codes, directions)
+    torch.testing.assert_close(small, cross_term(smooth, codes, directions), rtol=1e-2, atol=1e-4)
+
+
+def test_directions_lead_to_the_nearest_other_value():
+    codes = torch.tensor([[1.0, 0.0], [1.0, 5.0], [3.0, 6.0], [0.0, 2.0]])  # the last has no first factor
+    x, y = value_directions(codes, (1, 1))
+    assert x.tolist() == [[1, 0], [1, 0], [-1, 0], [0, 0]]
+    assert y.tolist() == [[0, 0], [0, 1], [0, -1], [0, 1]]
+
+
+@pytest.mark.parametrize(("stage", "number"), [("first", 0), ("middle", 1), ("output", 3)])
+def test_the_cross_term_is_that_of_its_stage(stage, number):
+    torch.manual_seed(0)
+    parts = {f"layer{k}": nn.Sequential(nn.Linear(4, 4), nn.Tanh()) for k in range(3)}
+    module, codes = StagedDecoder({**parts, "output": nn.Linear(4, 2)}), torch.rand(8, 4)
+    penalty = REMEDIES.parse(f"cross_term:stage={stage}:rows=1")
+    until = nn.Sequential(*list(module.stages.values())[: number + 1])
+    expected = cross_term(until, codes, value_directions(codes, (2, 2)))
+    assert torch.equal(penalty.loss(module, codes, (2, 2), None), expected)
+    assert torch.equal(penalty.replace(reward=True).loss(module, codes, (2, 2), None), -expected)

@@ -121,7 +121,7 @@ def test_networks_without_a_number_count_as_missing():
 def test_a_statement_without_a_case_is_not_passed_over():
     (judgement,) = judge([claim()], STUDIES)
     assert [test.outcome for test in judgement.tests] == ["not measured"]
-    assert judgement.described == "not decidable"
+    assert judgement.described == "not measured"
 
 
 def test_few_networks_give_a_direction_and_show_the_reference():

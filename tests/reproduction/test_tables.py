@@ -14,6 +14,7 @@ from recombine.reproduction.tables import (
     last_hidden,
     last_two_less_others,
     mean_after_input,
+    mean_log_after_input,
     middle_hidden,
     output,
     total_variation,
@@ -93,6 +94,13 @@ def test_they_are_what_a_loop_finds_over_any_other_dimensions():
         np.testing.assert_allclose(swapped.transpose(*found.dims), found)
 
 
+def test_a_drop_from_the_input_counts_on_request():
+    values = networks([1.0, 0.9, 0.6], [0.9, 0.5]).copy()
+    values[:, 0] = [1.2, 1.9]
+    assert largest_drop(values).values == pytest.approx([0.3, 0.4])
+    assert largest_drop(values, from_input=True).values == pytest.approx([0.3, 1.0])
+
+
 @pytest.mark.parametrize("function", FUNCTIONS)
 def test_the_input_is_left_out(function):
     values = networks([1.0, 0.9, 0.8, 0.6], [0.9, 0.5, 0.4])
@@ -107,3 +115,8 @@ def test_the_input_is_left_out(function):
 def test_networks_without_hidden_stages_or_values_have_no_number(function):
     values = networks([1.0, 0.9, 0.8], [0.7], [])
     assert function(values).isnull().values.tolist() == [False, True, True]
+
+
+def test_no_stage_dominates_a_mean_of_logarithms():
+    found = mean_log_after_input(networks([1000.0, 0.1, 0.1], [10.0, 0.0, 1.0]))
+    assert found.values.tolist() == [pytest.approx(1 / 3), -math.inf]

@@ -12,12 +12,12 @@ from recombine.reproduction.results import Results
 from tests.golden import RESULTS
 from tests.tiny import TINY
 
-ELSEWHERE = ("threshold", "markers", "controls", "rotation", "theory")
+ELSEWHERE = ("threshold", "markers", "controls", "rotation", "theory", "causal", "prospective")
 """Trained and measured by tests/papers, theory by slow ones."""
 STUDIES = [name for name in DEFAULT.studies if name not in ELSEWHERE]
 ONE = ("seeds", "penalty_seeds", "theory_seeds", "factors_seeds", "penalty_epochs")
 """One each: that several are there is tested with the golden results."""
-FEW = ("steps", "mlp_rate_steps", "factors_steps", "factors_low_rank_steps")
+FEW = ("steps", "ladder_steps", "mlp_rate_steps", "factors_steps", "factors_low_rank_steps")
 """Five each: what networks have learnt does not matter here."""
 
 

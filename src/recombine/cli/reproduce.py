@@ -23,6 +23,7 @@ from recombine.files import write as write_file
 from recombine.reproduction.claims import Judgement
 from recombine.reproduction.installed import PAPER, paper_names
 from recombine.reproduction.paper import Findings, Paper
+from recombine.reproduction.preset import Preset
 from recombine.reproduction.report import verdicts
 from recombine.reproduction.results import CRITERIA, Results
 from recombine.store import store_path
@@ -31,7 +32,7 @@ from recombine.sweep.progress import TrainingBar
 
 COLORS = {
     "yes": "green", "partly": "yellow", "no": "red", "reversed": "red", "open": "yellow", "not decidable": "yellow",
-    "direction only": "", "exploratory": "",
+    "direction only": "", "exploratory": "", "not measured": "",
 }  # fmt: skip
 OWNED = {False: "The paper's claims", True: "Claims of this project"}
 PaperName = Annotated[
@@ -84,12 +85,12 @@ def reproduce(
         Only write the criteria of claims that have no data in the folder yet, and train nothing.
     """
     source = installed(paper)
-    if register:
-        return _register(source, out, overwrite)
     settings = source.preset_named(preset or next(iter(source.presets))).changed(
         [*(changes or []), *([] if seeds is None else [f"seeds={seeds}"])]
     )
     studies = source.selected(what or ("all",))
+    if register:
+        return _register(source, [study.name for study in studies], settings, out, overwrite)
     processes, scheduler = training.processes, training.scheduler
     if processes is not None and processes < 1:
         raise InvalidValue("processes", processes, "at least 1")
@@ -116,12 +117,12 @@ def reproduce(
     return None
 
 
-def _register(paper: Paper, out: Path, overwrite: bool) -> None:
+def _register(paper: Paper, studies: Sequence[str], preset: Preset, out: Path, overwrite: bool) -> None:
     from recombine.reproduction.reproduce import register
 
     require_folder(out, "out", overwrite)
     results = Results(out)
-    names = register(results, paper)
+    names = register(results, paper, studies, preset)
     say(f"registered: {listed(names) or 'nothing, since all claims have data'} ({out / CRITERIA})")
 
 

@@ -5,6 +5,7 @@ from recombine.decoders.cnn import CNN, ConvEncoder
 from recombine.decoders.cross_attention import CrossAttentionDecoder
 from recombine.decoders.dropout import DropoutDecoder
 from recombine.decoders.hypernetwork import HypernetworkDecoder
+from recombine.decoders.ladder import LadderDecoder
 from recombine.decoders.low_rank import LowRank, LowRankEmbedding
 from recombine.decoders.mlp import MLP
 from recombine.decoders.own_module import module_decoder

@@ -113,6 +113,8 @@ class DecoderSpec(Variant):
 
     direction: ClassVar[Literal["decode", "encode"]] = "decode"
     """Code to image, or image to code."""
+    free_signs: ClassVar[str | None] = None
+    """Stage that holds one image per factor value, each with a free sign if the code is one-hot."""
 
     @abstractmethod
     def build(self, interface: Interface) -> StagedDecoder:

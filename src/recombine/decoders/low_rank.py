@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Annotated, Literal, cast
+from typing import Annotated, ClassVar, Literal, cast
 
 import torch
 from jaxtyping import Float
@@ -46,6 +46,7 @@ class LowRank(DecoderSpec):
     """
 
     kind: Literal["low_rank"] = "low_rank"
+    free_signs: ClassVar[str | None] = "embedding"
     rank: Annotated[int, Field(ge=1, le=2**12)] | None = None
     """Maximum rank of an embedding. Default: the smaller side of the image."""
     channels: Annotated[int, Field(ge=1, le=2**12)] = 2

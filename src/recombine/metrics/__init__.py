@@ -28,7 +28,15 @@ from recombine.metrics.gram_matrices import (
 )
 from recombine.metrics.probes import LinearProbe
 from recombine.metrics.ranks import effective_rank, matrix_effective_rank, schmidt_spectrum
-from recombine.metrics.stages import Reader, Tap, ensemble_reader, features, finite_difference_metric, metric_tensor
+from recombine.metrics.stages import (
+    Reader,
+    Tap,
+    ensemble_reader,
+    features,
+    finite_difference_metric,
+    metric_tensor,
+    neighbour_metric,
+)
 from recombine.metrics.steps import step_change
 from recombine.metrics.superposition import (
     averaged_codes,

@@ -10,9 +10,13 @@ value of the nearest image among those that differ from the target only in that 
 Depth inside a hold-out is the Chebyshev distance to the nearest kept point, in grid steps. There are no kept points
 beyond the grid's border, so a held-out corner is deepest at the grid's corner.
 
+The *interior* of a hold-out are the points with at least `MARGIN` held-out points between them and any kept one.
+
 A *peak* is a pixel that
 
-- exceeds `THRESHOLD` times the height of the true bump, which is 1,
+- exceeds a threshold times a reference height: that of the true bump, which is 1, or the output's own maximum. Failing
+  networks often draw faint images, whose peaks only the latter finds; an output whose maximum is below `FAINTEST` draws
+  nothing and has no peaks by it,
 - is the highest within two pixels along both axes, so that peaks are at least three pixels apart, and
 - is separate: every path from it to a higher pixel first falls by at least `PROMINENCE` times that height, so that
   noise on a ridge does not count as a row of bumps. Among equal pixels, the first (by row, then column) is higher.
@@ -20,11 +24,13 @@ A *peak* is a pixel that
 Known answers: a bump that is one pixel off is a hit; one that is two pixels off is not. Targets show their own values;
 a blank output shows the value whose image has least energy. The middle of a held-out square of 5 × 5 points has depth
 3. Correct bumps have `count` and `centred` 1, `several` 0 and `away_aligned` NaN. Sums of kept bumps that share x or y
-have `several`, `aligned` and `away_aligned` 1.
+have `several`, `aligned` and `away_aligned` 1. Two bumps of height 0.15 are two peaks relative to the own maximum and
+none relative to the true height.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal
 
 import torch
@@ -38,15 +44,20 @@ Polarity = Literal["bright", "dark"]
 TOLERANCE = 1.0
 """Allowed error of a coordinate, in pixels."""
 MARGIN = 3
-"""Minimum depth of interior points, in grid steps."""
+"""Minimum number of held-out points between an interior point and the kept ones: it is 4 steps away from them."""
 FEWEST = 4
 """Minimum number of interior points; with fewer, a smaller margin is used."""
 THRESHOLD = 0.25
+"""Default threshold, relative to the true bump's height."""
 PROMINENCE = 0.1
+FAINTEST = 0.05
+"""Smallest maximum, relative to the true bump's height, of an output in which peaks are sought by its own maximum."""
 REACH = 2
 """A peak is the highest pixel within this distance along both axes."""
 TIE = 1e-9
 """Each pixel is lowered by this much relative to the previous one, to break ties."""
+PEAK_SCORES = ("several", "count", "centred", "aligned", "aligned_chance", "away_aligned", "away_chance")
+"""What `peak_scores` returns."""
 IMAGES_AT_ONCE = 2**14
 ROWS_AT_ONCE = 2**9
 SAME = 0.02
@@ -180,37 +191,54 @@ def distance_inside(held_out: Bool[Tensor, " point"], shape: tuple[int, ...]) ->
 
 
 def interior(held_out: Bool[Tensor, " point"], shape: tuple[int, ...]) -> Bool[Tensor, " point"]:
-    """Return a mask of the held-out points that are at least `MARGIN` grid steps away from every kept one.
+    """Return a mask of the held-out points with at least `MARGIN` held-out points between them and every kept one.
 
-    With fewer than `FEWEST` such points, the margin is reduced step by step, down to 1 (all held-out points).
+    With fewer than `FEWEST` such points, the margin is reduced step by step, down to 0 (all held-out points).
 
     >>> held_out = torch.tensor([False, True, True, True, True, True, True, False])
     >>> interior(held_out, (8,)).tolist()
     [False, False, True, True, True, True, False, False]
+    >>> interior((torch.arange(12) % 11 > 0), (12,)).nonzero().flatten().tolist()
+    [4, 5, 6, 7]
     """
     distance, margin = distance_inside(held_out, shape), MARGIN
-    while margin > 1 and int((distance >= margin).sum()) < FEWEST:
+    while margin and int((distance > margin).sum()) < FEWEST:
         margin -= 1
-    return distance >= margin
+    return distance > margin
 
 
-def separate_peaks(signals: Float[Tensor, "*image y x"], *, dark: bool = False) -> Bool[Tensor, "*image y x"]:
+def separate_peaks(
+    signals: Float[Tensor, "*image y x"], *, dark: bool = False, threshold: float = THRESHOLD, own: bool = False
+) -> Bool[Tensor, "*image y x"]:
     """Return a mask of the peaks in signals (images minus background, bumps of height 1); none in images with NaN.
 
-    The signals of `dark` bumps on white are negative.
+    The signals of `dark` bumps on white are negative. With `own`, heights are relative to each image's own maximum.
 
-    >>> separate_peaks(torch.tensor([[0.0, 0.5, 0.0, 0.1, 0.4, 1.0, 0.7]])).int().tolist()
+    >>> signal = torch.tensor([[0.0, 0.5, 0.0, 0.1, 0.4, 1.0, 0.7]])
+    >>> separate_peaks(signal).int().tolist()
     [[0, 1, 0, 0, 0, 1, 0]]
+    >>> separate_peaks(signal / 8).any().item(), separate_peaks(signal / 8, own=True).sum().item()
+    (False, 2)
     """
+    return peak_heights(signals, dark=dark, own=own) > threshold
+
+
+def peak_heights(
+    signals: Float[Tensor, "*image y x"], *, dark: bool = False, own: bool = False
+) -> Float[Tensor, "*image y x"]:
+    """Return the height of every peak of any height (`separate_peaks`), and -inf at all other pixels."""
     rows, columns = signals.shape[-2:]
     images = (-signals if dark else signals).double().reshape(-1, 1, rows, columns)
+    if own:
+        top = images.amax(dim=(-2, -1), keepdim=True)
+        images = torch.where(top >= FAINTEST, images / top, -torch.inf)
     order = torch.arange(rows * columns, dtype=torch.float64, device=signals.device).reshape(rows, columns)
     parts = [_peaks(part - TIE * order) for part in images.split(IMAGES_AT_ONCE)]
     return torch.cat(parts).reshape(signals.shape)
 
 
 def _peaks(images: Tensor) -> Tensor:
-    """Return the peaks of `(image, 1, y, x)` images whose pixels all differ.
+    """Return the heights of the peaks of `(image, 1, y, x)` images whose pixels all differ, and -inf elsewhere.
 
     This uses morphological reconstruction of the image from a copy lowered by `PROMINENCE`. The result exceeds that
     copy wherever a higher pixel can be reached without falling by `PROMINENCE`.
@@ -223,7 +251,7 @@ def _peaks(images: Tensor) -> Tensor:
         level = spread
     separate = level <= images - PROMINENCE + TIE / 10
     highest = images == max_pool2d(images, 2 * REACH + 1, stride=1, padding=REACH)
-    return separate & highest & (images > THRESHOLD)
+    return torch.where(separate & highest, images, -torch.inf)
 
 
 def peak_scores(
@@ -232,7 +260,9 @@ def peak_scores(
     *,
     chosen: Bool[Tensor, " point"] | None = None,
     dark: bool = False,
-) -> dict[str, Float[Tensor, "*member"]]:
+    own: bool = False,
+    thresholds: Sequence[float] | None = None,
+) -> dict[str, Float[Tensor, "*member_and_threshold"]]:
     """Return the number of peaks in the outputs, and the fraction of them in the true row or column, per member.
 
     Positions are the column and row of each point's true bump, in pixels. Over the chosen points (default: all),
@@ -240,13 +270,19 @@ def peak_scores(
     a peak within `TOLERANCE` pixels of the true position. `aligned` is the fraction of all peaks within `TOLERANCE` of
     the true column or row; since correct bumps also score 1, `away_aligned` excludes peaks at the true position. Their
     chance levels (`aligned_chance`, `away_chance`) compare each point's peaks with the true position of another point,
-    over all pairs of different points. Without peaks, these fractions are NaN.
+    over all pairs of different points. Without peaks, these fractions are NaN. With `thresholds` (default: `THRESHOLD`
+    alone), scores have one more axis, an entry per threshold; with `own`, they refer to each output's own maximum.
     """
     if chosen is not None:
         signals, positions = signals[..., chosen, :, :], positions[chosen]
-    tops = separate_peaks(signals, dark=dark)
+    heights = peak_heights(signals, dark=dark, own=own)
+    if thresholds is None:
+        tops = heights > THRESHOLD
+    else:
+        bounds = torch.tensor(list(thresholds), dtype=torch.float64, device=heights.device)
+        tops = heights[..., None, :, :, :] > bounds[:, None, None, None]
     pixels = [torch.arange(length).to(positions) for length in (tops.shape[-1], tops.shape[-2])]
-    column, row = ((own - positions[:, k, None]).abs() <= TOLERANCE for k, own in enumerate(pixels))
+    column, row = ((place - positions[:, k, None]).abs() <= TOLERANCE for k, place in enumerate(pixels))
     centre = row[:, :, None] & column[:, None, :]
     away = ~centre
     aligned = row[:, :, None] | column[:, None, :]

@@ -5,7 +5,9 @@ All metrics are functions of the metric tensor g over the factors (`recombine.me
 averaged over points (as in the paper) or computed from the averaged g (as in the published scripts).
 
 Spreads are standard deviations over points. Points are either *held* (held out) or *kept*. The spread of a region is
-around its own mean; the *excess* is the held-out spread minus the kept spread. Deviations are from the kept mean.
+around its own mean; the *excess* is the held-out spread minus the kept spread. Deviations are from the kept mean,
+except for their excess: it compares the RMS deviations of both regions from the mean of the whole grid, so it also
+counts a shift in the level of the held-out region (with its sign lost).
 
 The Laplacian of a map over the grid is the sum of its second differences f(i + 1) − 2 f(i) + f(i − 1) along every
 factor, in grid steps. It is defined at inner points, which have both neighbours along every factor (possibly in another
@@ -13,8 +15,9 @@ region). The median ignores the few large values at the borders of a region or o
 
 Known answers: g = I has volume 1, factorization 1 and cross-term 0; two factors that move a stage in the same direction
 have volume 0, factorization ½ and cross-term 1, regardless of their units. A stage of constant volume has spread,
-contrast and deviations 0; one whose volume is ten times as large in the held-out region has contrast 1 and excess 0. A
-constant or linear map has roughness 0; Σ (i_a)² / 2 over n factors has roughness n; a checkerboard of ±c has 4 n c.
+contrast and deviations 0; one whose volume is ten times as large in the held-out region has contrast 1, excess of the
+spread 0 and, if a fraction p of the points is held out, excess of the deviation 1 − 2p. A constant or linear map has
+roughness 0; Σ (i_a)² / 2 over n factors has roughness n; a checkerboard of ±c has 4 n c.
 """
 
 from __future__ import annotations
@@ -256,18 +259,26 @@ def evaluate_volume_kept(stage: Stage) -> dict[str, Tensor]:
         "log_volume_deviation_held", f"RMS deviation {FLOORED}, of held-out points from the mean of kept points",
         study="deviation_held",
     ),
+    Column(
+        "log_volume_deviation_excess",
+        f"RMS deviation {FLOORED}, from the whole grid's mean, held-out minus kept points",
+        "Fig. 2e–f", study="deviation_excess",
+    ),
     needs=(Need.METRIC, Need.HOLDOUT),
-    version=2,
+    version=3,
 )  # fmt: skip
 def evaluate_volume_held_out(stage: Stage) -> dict[str, Tensor]:
     volume = log_volume(stage.metric)
     held, kept = volume[..., stage.held_out], volume[..., ~stage.held_out]
     spread, mean = held.std(dim=-1, correction=0), kept.mean(dim=-1)
+    level = volume.mean(dim=-1, keepdim=True)
+    deviations = [(part - level).square().mean(dim=-1).sqrt() for part in (held, kept)]
     return {
         "log_volume_spread_held": spread,
         "log_volume_spread_excess": spread - kept.std(dim=-1, correction=0),
         "log_volume_contrast": held.mean(dim=-1) - mean,
         "log_volume_deviation_held": (held - mean[..., None]).square().mean(dim=-1).sqrt(),
+        "log_volume_deviation_excess": deviations[0] - deviations[1],
     }
 
 

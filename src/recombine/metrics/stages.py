@@ -10,6 +10,10 @@ per factor and g = JᵀJ. `metric_tensor` is exact and uses forward-mode differe
 follows the published scripts, with central differences on the grid and one-sided ones at its ends; it is the only
 option for one-hot codes. `neighbour_metric` computes the same at selected points by evaluating their neighbours.
 
+A stage that holds one image per factor value (a rendered embedding of one-hot codes) has a free sign per image: a later
+layer can undo it, but a finite difference between two values jumps. `sign_aligned` aligns the signs of that stage
+alone. Later stages still read the images as trained, since an aligned network is not the same function.
+
 Known answers: an ideal bump of σ = 1 far from the border has g = (π/2) I from derivatives, but 37 % less, (π/2)(1 −
 e⁻¹) I = 0.993 I, from differences over one pixel.
 """
@@ -82,6 +86,49 @@ def over_members(module: nn.Module, weights: Mapping[str, Tensor], inputs: Tenso
     # a single member runs without `vmap`, which costs time and forbids in-place operations
     alone = functional_call(module, {name: weight[0] for name, weight in weights.items()}, (inputs,))
     return alone[None] if isinstance(alone, Tensor) else {name: activation[None] for name, activation in alone.items()}
+
+
+def aligned_signs(images: Float[Tensor, "*shape value feature"]) -> Float[Tensor, "*shape value"]:
+    """Return ±1 for each value, so that the images of neighbouring values, times their signs, correlate positively.
+
+    The first sign is 1. The inner product decides, so that neighbours are as close to each other as they can be.
+
+    >>> aligned_signs(torch.tensor([[1.0, 0.0], [-2.0, 1.0], [-1.0, 3.0], [1.0, -2.0]])).tolist()
+    [1.0, -1.0, -1.0, 1.0]
+    """
+    products = (images[..., 1:, :] * images[..., :-1, :]).sum(dim=-1)
+    signs = torch.ones_like(images[..., 0])
+    signs[..., 1:] = torch.where(products < 0, -1.0, 1.0).cumprod(dim=-1)
+    return signs
+
+
+def sign_aligned(reader: Reader, stage: str, grid: FactorGrid, device: torch.device, *, members: int = 0) -> Reader:
+    """Return a reader in which the images of one stage are aligned in sign along every factor.
+
+    The stage is `(*member, point, plane, y, x)` with as many planes per factor, each a function of that factor alone.
+    """
+    values = [factor.values.to(device) for factor in grid.factors]
+    signs = []  # by factor, `[*member, plane of the factor, value]`
+    for k, factor in enumerate(grid.factors):
+        line = grid.points[:1].repeat(factor.count, 1)
+        line[:, k] = factor.values
+        with torch.no_grad():
+            images = tapped(reader, line.to(device), Tensor.clone)[stage]
+        planes = images.unflatten(members + 1, (len(values), -1)).select(members + 1, k)
+        signs.append(aligned_signs(planes.movedim(members + 1, members).flatten(members + 2)))
+
+    def read(points: Tensor, tap: Tap) -> None:
+        nearest = [(points[:, k, None] - own).abs().argmin(dim=1) for k, own in enumerate(values)]
+
+        def aligned(name: str, activation: Tensor) -> None:
+            if name == stage:
+                sign = torch.cat([own[..., rows] for own, rows in zip(signs, nearest, strict=True)], dim=members)
+                activation = activation * sign.movedim(members, members + 1)[..., None, None]
+            tap(name, activation)
+
+        reader(points, aligned)
+
+    return read
 
 
 def precision(device: torch.device) -> torch.dtype:
@@ -266,11 +313,19 @@ def finite_difference_metric(
 
 
 def neighbour_metric(
-    reader: Reader, grid: FactorGrid, indices: Int[Tensor, " point"], device: torch.device, *, memory: int = MEMORY
-) -> dict[str, Float[Tensor, "point factor factor"]]:
+    reader: Reader,
+    grid: FactorGrid,
+    indices: Int[Tensor, " point"],
+    device: torch.device,
+    *,
+    members: int = 0,
+    fraction: float = 1.0,
+    memory: int = MEMORY,
+) -> dict[str, Float[Tensor, "... point factor factor"]]:
     """Return the finite-difference metric tensor of every stage at selected points of a grid, by stage name.
 
-    The result equals `finite_difference_metric` at these points. The reader must not have member axes.
+    The result equals `finite_difference_metric` at these points. With a `fraction`, the differences are to that
+    fraction of the way to the neighbouring grid points, so that they approach derivatives as it approaches 0.
 
     >>> from recombine.factors import Factor
     >>> grid = FactorGrid((Factor("x", 0, 4, 9),))
@@ -280,15 +335,16 @@ def neighbour_metric(
     """
     factors, steps, points = len(grid.shape), grid.positions(indices), grid.rows(indices)
     dtype = precision(device)
-    sizes = stage_sizes(reader, points[:FEWEST].to(device, dtype).clone())
+    sizes = stage_sizes(reader, points[:FEWEST].to(device, dtype).clone(), members)
     size = max(1, memory // (4 * (2 * factors + 1 + COPIES) * sum(sizes.values())))
     parts = []
     for here, at in zip(points.split(size), steps.split(size), strict=True):
-        neighbours, distances = _neighbours(here, at, grid)
+        neighbours, distances = _neighbours(here, at, grid, fraction)
 
         def product(activation: Tensor, distances: Tensor = distances) -> Tensor:
-            ahead, behind, centre = flat(activation).unflatten(0, (2 * factors + 1, -1)).split((factors, factors, 1))
-            after, before = distances[..., None].to(centre)
+            apart = flat(activation, members).unflatten(members, (2 * factors + 1, -1)).movedim(members, 0)
+            ahead, behind, centre = apart.split((factors, factors, 1))
+            after, before = distances.view(2, factors, *[1] * members, -1, 1).to(centre)
             # weights of a second-order difference; 1 at the ends of the grid, where a neighbour is the point itself
             weight = torch.where((after == 0) | (before == 0), 1.0, before / after)
             slopes = (weight * (ahead - centre) + (centre - behind) / weight) / (after + before)
@@ -296,16 +352,20 @@ def neighbour_metric(
 
         with torch.no_grad():
             parts.append(tapped(reader, neighbours.to(device, dtype).clone(), product))
-    return _joined(parts, 0)
+    return _joined(parts, members)
 
 
-def _neighbours(points: Tensor, steps: Tensor, grid: FactorGrid) -> tuple[Tensor, Tensor]:
-    """Return the points one step ahead and one behind along each factor, the points themselves, and both distances."""
+def _neighbours(points: Tensor, steps: Tensor, grid: FactorGrid, fraction: float) -> tuple[Tensor, Tensor]:
+    """Return the points ahead and behind along each factor, the points themselves, and the distances to both.
+
+    They lie a fraction of the way to the neighbouring grid point.
+    """
     sides, distances = [], []
     for direction in (1, -1):
         for k, factor in enumerate(grid.factors):
             moved = points.clone()
-            moved[:, k] = factor.values[(steps[:, k] + direction).clamp(0, factor.count - 1)]
+            beside = factor.values[(steps[:, k] + direction).clamp(0, factor.count - 1)]
+            moved[:, k] = torch.lerp(points[:, k], beside, fraction)
             sides.append(moved)
             distances.append((moved[:, k] - points[:, k]).abs())
     return torch.cat([*sides, points]), torch.stack(distances).unflatten(0, (2, -1))

@@ -17,7 +17,7 @@ have estimates but no verdict.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar, Literal
 
@@ -40,7 +40,9 @@ from recombine.reproduction.intervals import CONFIDENCE, Estimate, Interval, Pla
 
 Data = Mapping[str, Any]
 """xarray Datasets by study."""
-Verdict = Literal["yes", "partly", "no", "reversed", "open", "not decidable", "direction only", "exploratory"]
+Verdict = Literal[
+    "yes", "partly", "no", "reversed", "open", "not decidable", "direction only", "exploratory", "not measured"
+]
 """What the tests of one word of a claim amount to."""
 Timing = Literal["before the data", "after the data", "not registered"]
 """When a criterion was written, as far as can be determined from a results folder."""
@@ -124,7 +126,7 @@ class Claim:
     studies: tuple[str, ...]
     """Studies whose Datasets are used by the tests."""
     beside: tuple[str, ...] = ()
-    """Additional studies whose Datasets are used by alternatives and controls."""
+    """Additional studies whose Datasets are used by alternatives, controls and tests of the word *specific*."""
     exploratory: bool = False
     ours: bool = False
     """Whether the claim is ours rather than the paper's."""
@@ -134,9 +136,17 @@ class Claim:
         if repeated := [own for own in statistics if statistics.count(own) > 1]:  # tests are told apart by it
             raise InvalidValue("statement", repeated[0], "the only one of its claim with this statistic")
 
+    def judged_on(self, unseen_seeds: str) -> Claim:
+        """Return the claim with criteria that say which seeds were still unseen when they were written."""
+        criteria = (own.criterion.replace(unseen_seeds=unseen_seeds) for own in self.statements)
+        return replace(
+            self, statements=tuple(replace(s, criterion=c) for s, c in zip(self.statements, criteria, strict=True))
+        )
+
     def record(self, part: Part, statement: Statement, versions: Versions) -> dict[str, Any]:
         """Return a statement's record for registration: its criterion and any measuring-code versions other than 1."""
-        read = self.studies if part == "tests" else (*self.studies, *self.beside)
+        described = part == "tests" and statement.criterion.word == "described"  # others may read the controls
+        read = self.studies if described else (*self.studies, *self.beside)
         raised = {study: {name: own for name, own in versions.get(study, {}).items() if own != 1} for study in read}
         about = {"claim": self.name, "part": part, "exploratory": self.exploratory}
         return {**about, "criterion": statement.criterion.record(), "versions": raised}
@@ -233,11 +243,12 @@ class Judgement:
 PHRASES: Mapping[Word, Mapping[Verdict, str]] = {
     "described": {
         "yes": "described", "partly": "partly described", "no": "not described", "reversed": "reversed", "open": "open",
-        "not decidable": "not decidable", "exploratory": "exploratory",
+        "not decidable": "not decidable", "exploratory": "exploratory", "not measured": "not measured",
     },
     "specific": {
         "yes": "specific", "partly": "partly specific", "no": "not specific", "reversed": "stronger in the controls",
         "open": "specificity open", "not decidable": "specificity not decidable",
+        "not measured": "specificity not measured",
     },
 }  # fmt: skip
 """How a claim's verdicts are put in a headline."""
@@ -368,6 +379,8 @@ def _verdict(claim: Claim, tests: Sequence[Test], word: Word) -> Verdict:
         return "yes" if len(distinct) == 1 else "partly"
     if distinct & {"no", "reversed"}:
         return "reversed" if "no" not in distinct else "no"
+    if distinct == {"not measured"}:
+        return "not measured"
     return "open" if "open" in distinct else "not decidable"
 
 

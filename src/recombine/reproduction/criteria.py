@@ -71,7 +71,7 @@ class Criterion(Frozen):
     """Upper limit of the range."""
     is_effect: bool = False
     """Whether 0 means no effect, so that values below `-low` count as reversed."""
-    parameters: Mapping[str, float | str] = {}
+    parameters: Mapping[str, float | str | tuple[float | str, ...]] = {}
     """Thresholds and settings of the measure, passed by name to the functions that compute its samples."""
     stage: str = ""
     """Stages at which it is measured, if not stated in `statistic`."""

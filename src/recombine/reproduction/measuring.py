@@ -19,7 +19,7 @@ from recombine.errors import InvalidValue
 from recombine.metrics import Reader, ensemble_reader, metric_tensor
 from recombine.metrics.registry import STAGE_METRICS, Column, Need, read_stages
 from recombine.metrics.registry import stage_profile as registered_profile
-from recombine.metrics.stages import FEWEST, chunks, over_members
+from recombine.metrics.stages import FEWEST, chunks, over_members, sign_aligned
 from recombine.reproduction.study import DONE, Trials
 from recombine.reproduction.tables import keep_first
 from recombine.specs import RunSpec
@@ -91,9 +91,17 @@ class Batch:
             name: torch.from_numpy(np.stack([state[name] for state in states])).to(self.device) for name in states[0]
         }
 
-    def reader(self) -> Reader:
-        """Return a reader of all stages with a member axis (`recombine.metrics.stages`)."""
-        return ensemble_reader(self._decoder, self.weights, lambda values: self.task.codes(values).float())
+    def reader(self, *, aligned: bool = True) -> Reader:
+        """Return a reader of all stages with a member axis (`recombine.metrics.stages`).
+
+        Embeddings of one-hot codes are aligned in sign unless `aligned` is false. With other codes their signs are not
+        free, since an image is a mixture of the embeddings of several values.
+        """
+        reader = ensemble_reader(self._decoder, self.weights, lambda values: self.task.codes(values).float())
+        stage = self.spec.decoder.free_signs
+        if stage is None or not aligned or self.task.encoding.differentiable:
+            return reader
+        return sign_aligned(reader, stage, self.task.grid, self.device, members=1)
 
     @torch.no_grad()
     def forward(self, inputs: Tensor) -> Tensor:

@@ -54,16 +54,17 @@ class Paper:
     """Writes `marker_auroc.json`: how well each metric separates composing from failing networks, for `diagnose`."""
 
     @classmethod
-    def assemble(cls, package: str, questions: Sequence[str], **about: Any) -> Paper:
+    def assemble(cls, package: str, questions: Sequence[str], unseen: str = "", **about: Any) -> Paper:
         """Return the paper defined by a package with one to three modules per question, in the report's order.
 
         For the question `size`, `size.py` defines `STUDY`. `CLAIMS` and `FIGURES` are defined there too, or in
         `size_claims.py` and `size_figure.py`. `sections.py` with `SECTIONS` and `explorer.py` with `EXPLORER` and
-        `TRAINING_PANEL` are optional. `about` contains the remaining fields (title, source, question and so on).
+        `TRAINING_PANEL` are optional. Criteria say which seeds are `unseen`. `about` contains the remaining fields
+        (title, source, question and so on).
         """
         studies: list[Study[Any]] = [import_module(f"{package}.{name}").STUDY for name in questions]
         modules = [f"{package}.{name}{part}" for name in questions for part in ("", "_claims", "_figure")]
-        claims = [claim for module in modules for claim in _optional(module, "CLAIMS", ())]
+        claims = [claim.judged_on(unseen) for module in modules for claim in _optional(module, "CLAIMS", ())]
         figures = [spec for module in modules for spec in _optional(module, "FIGURES", ())]
         return cls.of(
             package.rpartition(".")[2], studies, claims, figures, package=package,

@@ -116,7 +116,8 @@ def reproduce(
     spent = 0.0 if all_replaced else float(results.noted.get("wall_seconds", 0.0))
     store = store if isinstance(store, Store) else Store(store)
     if paper is not None:
-        register(results, paper, [own.name for own in studies if any(s.digest in store for s in own.specs(preset))])
+        started = [own.name for own in studies if any(spec.digest in store for spec in own.specs(preset))]
+        register(results, paper, [study.name for study in studies], preset, started)
 
     runs: dict[str, Run] = {}
     keys: dict[str, set[str]] = {study.name: set() for study in studies}
@@ -140,13 +141,18 @@ def reproduce(
     return results
 
 
-def register(results: Results, paper: Paper, started: Collection[str] = ()) -> list[str]:
+def register(
+    results: Results, paper: Paper, studies: Collection[str], preset: Preset, started: Collection[str] = ()
+) -> list[str]:
     """Register the criteria of claims that have no data yet, and return their names; leave the others as they are.
 
-    A claim has data if one of its studies has `started` or has a Dataset of the current version of its measuring code.
+    A claim has data if one of its studies has `started` or has a current Dataset. The Dataset of one of these `studies`
+    is not current if it has other seeds than the preset, since it will be replaced.
     """
     known = results.criteria
-    studied = {*started, *Findings(paper, results).studies}
+    present = Findings(paper, results).studies
+    replaced = {name for name in present if results.settings(name).get("first_seed") != preset.first_seed}
+    studied = {*started, *present} - (replaced & {*studies})
     if known is None and studied:
         return []
     fresh = [claim for claim in paper.claims.values() if not studied & {*claim.studies}]

@@ -72,6 +72,12 @@ def mean_after_input(values: xarray.DataArray) -> xarray.DataArray:
     return own.mean("stage").where(_last(own) >= 1)
 
 
+def mean_log_after_input(values: xarray.DataArray) -> xarray.DataArray:
+    """Return the mean of log10 over the hidden stages and the output, so that no stage dominates; -inf if one is 0."""
+    with np.errstate(divide="ignore"):
+        return mean_after_input(values.copy(data=np.log10(values.values)))
+
+
 def mean_of_hidden(values: xarray.DataArray) -> xarray.DataArray:
     """Return the mean over the hidden stages."""
     own = _after_input(values)
@@ -83,9 +89,10 @@ def fall(values: xarray.DataArray) -> xarray.DataArray:
     return first_hidden(values) - output(values)
 
 
-def largest_drop(values: xarray.DataArray) -> xarray.DataArray:
-    """Return the largest decrease between consecutive stages, from the first hidden stage on."""
-    return -_after_input(values).diff("stage").min("stage")
+def largest_drop(values: xarray.DataArray, *, from_input: bool = False) -> xarray.DataArray:
+    """Return the largest decrease between consecutive stages, from the first hidden stage or from the input on."""
+    own = values if from_input else _after_input(values)
+    return -own.diff("stage").min("stage")
 
 
 def last_two_less_others(values: xarray.DataArray) -> xarray.DataArray:

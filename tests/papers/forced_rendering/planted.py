@@ -19,7 +19,8 @@ from recombine.papers.forced_rendering.superposition import (
 )
 from recombine.tasks import BumpTask
 
-TASK = BumpTask(size=14)
+TASK = BumpTask(size=20)
+"""Smaller ones have an interior of few points, all of them in nearly the same rows and columns."""
 SEEDS = 8
 """As many as a verdict needs."""
 LEARNT = {"id_mse": 1e-5, "id_over_blank": 0.01, "id_accuracy": 1.0}

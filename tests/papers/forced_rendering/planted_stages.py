@@ -10,7 +10,7 @@ import xarray
 
 SEEDS = 40
 INPUT = 9.9
-"""At the input stage, which no claim reads."""
+"""At the input stage, which most claims do not read."""
 FAILED = {"id_over_blank": 0.02, "id_accuracy": 1.0, "ood_over_blank": 1.0, "ood_accuracy": 0.05, "trained": 1.0}
 """Scores of a network that learnt and does not compose."""
 COMPOSED = {**FAILED, "ood_over_blank": 0.05, "ood_accuracy": 1.0}
@@ -32,6 +32,7 @@ def planted(
     scores: Callable[..., Mapping[str, float]] = lambda *arm: FAILED,
     noise: float = 0.005,
     seeds: int = SEEDS,
+    inputs: Mapping[str, float] | None = None,
     **attributes: object,
 ) -> xarray.Dataset:
     """A Dataset over labels, seeds and stages, every value with noise of its own but for the learning scores."""
@@ -44,7 +45,7 @@ def planted(
         table = np.full((len(arms), seeds, stages), np.nan)
         for row, arm in zip(table, arms, strict=True):
             if (own := curve(*arm)) is not None:
-                row[:, 0] = INPUT
+                row[:, 0] = (inputs or {}).get(name, INPUT)
                 row[:, 1 : 1 + len(own)] = np.asarray(own) + noise * random.standard_normal((seeds, len(own)))
         variables[name] = ((*labels, "seed", "stage"), table.reshape(*shape, seeds, stages))
     for name in FAILED:

@@ -5,7 +5,16 @@ import pytest
 import xarray
 
 from recombine.papers.forced_rendering import PAPER as DEFAULT
-from recombine.papers.forced_rendering.attention import ARCHITECTURES, BASE, CORNER, PLAIN
+from recombine.papers.forced_rendering.attention import (
+    ARCHITECTURES,
+    BASE,
+    COMBINATIONS,
+    CORNER,
+    ONE_HOT,
+    PLAIN,
+    RATE,
+    STUDY,
+)
 from recombine.papers.forced_rendering.encodings import BOX, CROSS
 from recombine.papers.forced_rendering.mlp import MLP_ARM
 from recombine.reproduction.claims import judge
@@ -95,7 +104,7 @@ def attention(coordinate, transformer, *, learnt=SEEDS):
     return joined(
         {
             (first, BASE): networks(coordinate), (second, BASE): networks(transformer, learnt=learnt),
-            (first, CORNER): networks(FAILING, 8), (PLAIN, BASE): networks(FAILING, 8),
+            (first, "depth 2"): networks(FAILING, 8), (PLAIN, BASE): networks(FAILING, 8),
         },
         "decoder", "variant",
     )  # fmt: skip
@@ -114,8 +123,22 @@ def attention(coordinate, transformer, *, learnt=SEEDS):
 def test_whether_decoders_with_coordinates_compose(coordinate, transformer, learnt, verdict):
     [judged] = judge([DEFAULT.claims["C25"]], {"attention": attention(coordinate, transformer, learnt=learnt)})
     assert judged.described == verdict
-    assert [test.case for test in judged.alternatives] == [f"{ARCHITECTURES[0]}, {CORNER}"] * 2
+    assert [test.case for test in judged.alternatives] == [f"{ARCHITECTURES[0]}, depth 2"] * 2
     assert judged.ours
+
+
+def test_every_combination_of_code_and_hold_out_is_a_case():
+    variants = {ONE_HOT: COMPOSING, f"{RATE}, {CORNER}": FAILING}
+    parts = {(name, BASE): networks(COMPOSING) for name in ARCHITECTURES}
+    parts |= {(ARCHITECTURES[1], variant): networks(scores) for variant, scores in variants.items()}
+    [judged] = judge([DEFAULT.claims["C25"]], {"attention": joined(parts, "decoder", "variant")})
+    found = {test.case: test.outcome for test in judged.tests[: len(parts)]}
+    assert found == {**dict.fromkeys(ARCHITECTURES, "yes"), f"{ARCHITECTURES[1]}, {ONE_HOT}": "yes",
+                     f"{ARCHITECTURES[1]}, {RATE}, {CORNER}": "no"}  # fmt: skip
+    assert judged.described == "partly"
+    specs = {arm.labels[1]: arm.spec for arm in STUDY.arms(DEFAULT.presets["paper"]) if arm.labels[1] in COMBINATIONS}
+    tasks = {(spec.task.encoding.kind, spec.task.holdout.kind) for spec in specs.values()}
+    assert len(tasks) == len(COMBINATIONS) == 9
 
 
 # -- C26 -------------------------------------------------------------------------------------------------------------

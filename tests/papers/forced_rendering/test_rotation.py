@@ -11,7 +11,7 @@ import torch
 import xarray
 
 from recombine.papers.forced_rendering import PAPER as DEFAULT
-from recombine.papers.forced_rendering.rotation import gap_edges, linear_blend, principal_scores
+from recombine.papers.forced_rendering.rotation import gap_edges, gap_of, linear_blend, principal_scores
 from recombine.papers.forced_rendering.rotation_figure import embeddings
 from recombine.sweep import train
 from recombine.tasks.rotation import RotationTask
@@ -57,6 +57,15 @@ def test_the_gap_is_open_at_both_ends(angles):
     assert not task.held_out[task.grid.nearest(rows([low], [high]))].any()
     values = RotationTask(angles=angles, training="each").training_values(0)
     assert len(values) == angles - len(held)
+
+
+@pytest.mark.parametrize(("angles", "digits"), [(1000, 1), (100, 10)])
+def test_gaps_of_other_widths_have_the_same_middle(angles, digits):
+    for width in (10, 40, 90):
+        task = RotationTask(size=14, angles=angles, digits=digits, holdout=gap_of(width, angles, digits))
+        held = [k for k in range(angles) if abs(360 * k / angles - 180) < width / 2]
+        assert torch.nonzero(task.held_out).flatten().tolist() == held
+    assert gap_of(40, angles, digits) == RotationTask.gap(angles, digits)
 
 
 def test_of_several_digits_the_first_alone_has_the_gap():
@@ -164,6 +173,13 @@ def test_study_measures_what_it_says(result):
     assert result["many_error_others"].isel(seed=0).notnull().all()
     weights = result["edges_weight"] - result["truth_weight"]
     assert np.allclose(result["edges_less_truth"], weights, atol=1e-5)
+    gaps = result["gaps_edges_less_truth"]
+    assert (gaps["digits"].values.tolist(), gaps["width"].values.tolist()) == (
+        ["one digit", "many digits"],
+        [20, 40, 80],
+    )
+    assert np.array_equal(gaps.sel(digits="one digit", width=40), result["edges_less_truth"])
+    assert gaps.notnull().sum("seed").values.tolist() == [[1, 2, 1], [1, 1, 1]]
     own = result.isel(stage=slice(1, None))
     for name in ("stage_roughness", "roughness_held", "roughness_kept"):
         assert (own[name] > 0).all()

@@ -91,3 +91,21 @@ def test_stages_are_compared_with_the_bump_tasks(ours, theirs, outcome):
     stages = next(test for test in judgement.alternatives if test.case.startswith("roughness of stages"))
     assert stages.interval.value == pytest.approx(np.log10(theirs / ours))
     assert (stages.outcome, stages.trained) == (outcome, 56)
+
+
+def test_every_width_of_the_gap_stands_beside_the_papers():
+    """Wide gaps are blended, narrow ones are not; half of the networks with ten digits did not learn."""
+    result = planted()
+    widths, kinds = np.array([20, 40, 90]), ["one digit", "many digits"]
+    weights = np.broadcast_to(np.where(widths > 30, 0.5, -0.5)[None, :, None], (2, 3, SEEDS))
+    errors = np.full(weights.shape, 0.01)
+    errors[1, :, ::2] = 0.5
+    noise = 0.01 * np.random.default_rng(0).standard_normal(weights.shape)
+    dims = ("digits", "width", "seed")
+    added = {"gaps_edges_less_truth": (dims, weights + noise), "gaps_id_over_blank": (dims, errors)}
+    (judgement,) = judge(CLAIMS, {"rotation": result.assign(added).assign_coords(digits=kinds, width=widths)})
+    found = {test.case: test.outcome for test in judgement.alternatives if "gap of" in test.case}
+    assert found == {
+        "one digit, gap of 20°": "reversed", "one digit, gap of 90°": "yes",
+        "many digits, gap of 20°": "not decidable", "many digits, gap of 90°": "not decidable",
+    }  # fmt: skip

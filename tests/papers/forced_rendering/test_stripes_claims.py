@@ -1,14 +1,18 @@
 """Verdicts on stripes: planted networks, and planted numbers."""
 
+import numpy as np
 import pytest
 import torch
 import xarray
 
+from recombine.papers.forced_rendering.penalties_claims import log_roughness
 from recombine.papers.forced_rendering.scores import fit_of_outputs
 from recombine.papers.forced_rendering.stripes import (
+    FAMILIES,
     FULL,
     PERCENT,
     PERCENT_ALONE,
+    UNTRAINED,
     WITH,
     band_scores,
     conjunctions,
@@ -16,6 +20,7 @@ from recombine.papers.forced_rendering.stripes import (
 from recombine.papers.forced_rendering.stripes_claims import CLAIMS
 from tests.papers.forced_rendering.planted_remedies import (
     ALL,
+    LEARNT,
     NUMBERS,
     PERCENTS,
     SEEDS,
@@ -102,37 +107,57 @@ def test_a_network_is_judged_by_what_it_was_trained_on():
 # -- C12 ---------------------------------------------------------------------------------------------------------------
 
 
-def volumes(of_bumps_alone, of_stripes, rough=0.1):
-    """Excess of spread at the output (at hidden stages 0 everywhere) and roughness."""
-    arms = {(WITH, n): of_stripes for n in NUMBERS} | {(FULL, ALL): of_bumps_alone}
+def volumes(alone, striped, excess=0.4):
+    """Roughness of held-out points: input, two hidden stages and output; the excess of spread at the output."""
+    arms = {(WITH, n): [9.0, *striped] for n in NUMBERS} | {(FULL, ALL): [9.0, *alone]}
+    same = dict.fromkeys(arms, [1.0] * 4)
     return stripes_data(
-        spread_excess={arm: [9.0, 0.0, 0.0, value] for arm, value in arms.items()},
-        roughness_held={arm: [9.0, 1.0, 1.0, 1.0 + rough * (arm[0] == FULL)] for arm in arms},
-    )
+        roughness_held=arms, roughness_kept=same, roughness=same,
+        spread_excess={arm: [9.0, 0.0, 0.0, excess * (arm[0] == FULL)] for arm in arms},
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize(
     ("alone", "striped", "outcome"),
-    [(0.5, 0.1, YES), (0.2, 0.15, NO), (0.1, 0.5, "reversed"), (0.2, 0.1, "open")],
+    [
+        ([1.0] * 3, [0.5] * 3, YES),
+        ([1.0] * 3, [0.95] * 3, NO),
+        ([0.5] * 3, [1.0] * 3, "reversed"),
+        ([1.0] * 3, [10**-0.05] * 3, "open"),
+        ([1.0] * 3, [3.0, 0.1, 0.1], YES),  # one stage does not dominate
+    ],
 )
 def test_smoothness_across_the_hold_out(alone, striped, outcome):
     found = verdict_of(C12, {"stripes": volumes(alone, striped)})
     assert outcomes(found.tests) == [outcome]
+    cases = {test.case: test for test in found.alternatives}
+    assert cases["layer 0"].interval.value == pytest.approx(np.log10(alone[0] / striped[0]), abs=0.01)
+    assert cases["output"].interval.value == pytest.approx(np.log10(alone[2] / striped[2]), abs=0.01)
+    assert cases["kept points"].outcome == cases["whole grid"].outcome == NO
+    assert cases["spread of log10 dv"].interval.value == pytest.approx(0.4, abs=0.01)
+
+
+def test_penalties_and_stripes_are_judged_by_one_statistic():
+    without, remedy = [1.0, 0.3, 0.2], [0.7, 0.5, 0.1]
+    of_stripes = verdict_of(C12, {"stripes": volumes(without, remedy)}).tests[0].interval.value
+    of_penalties = log_roughness(volumes(without, remedy).sel(family=FULL, bumps=ALL))
+    of_penalties -= log_roughness(volumes(without, remedy).sel(family=WITH, bumps=50))
+    assert of_stripes == pytest.approx(of_penalties.mean().item(), abs=1e-3)
 
 
 def test_controls_are_read_where_they_are():
-    data = volumes(0.5, 0.1)
+    data = volumes([1.0] * 3, [0.5] * 3)
     assert verdict_of(C12, {"stripes": data}).controls == []
     arms, scales = ["failing", "whole grid", "untrained"], [1.0, 0.1, 1.0]
     scale = xarray.DataArray(scales, coords={"arm": arms}, dims="arm")
     own = data.sel(family=FULL, bumps=ALL, drop=True)
-    controls = (own * xarray.ones_like(scale)).assign(spread_excess=own["spread_excess"] * scale)
+    controls = (own * xarray.ones_like(scale)).assign(roughness_held=own["roughness_held"] * scale)
     for name in ("id_over_blank", "training_over_blank"):
         controls[name].loc[{"arm": "untrained"}] = 1.0
     found = verdict_of(C12, {"stripes": data, "controls": controls})
     assert {test.case: test.outcome for test in found.controls} == {
-        "failing less whole grid": YES,
-        "failing less untrained": NO,
+        "failing over whole grid": YES,
+        "failing over untrained": NO,
     }
     assert {test.learnt for test in found.controls} == {SEEDS}
 
@@ -140,20 +165,41 @@ def test_controls_are_read_where_they_are():
 # -- C22 ---------------------------------------------------------------------------------------------------------------
 
 
-def first_stages(alone, striped):
-    arms = {(WITH, n): striped for n in NUMBERS} | {(FULL, ALL): alone}
-    return stripes_data(
+def first_stages(untrained, alone, striped):
+    arms = {(WITH, n): striped for n in NUMBERS} | {(FULL, ALL): alone, (UNTRAINED, 50): untrained}
+    data = stripes_data(
         first_band=arms, first_orientation=arms, first_alignment=arms,
         stripe_index={arm: [1.0, value, 0.3] for arm, value in arms.items()},
     )  # fmt: skip
+    data["trained"] = xarray.ones_like(data["id_over_blank"]).where(data["family"] != UNTRAINED, 0.0)
+    for name in LEARNT:
+        data[name].loc[{"family": UNTRAINED}] = np.nan
+    return data
 
 
-@pytest.mark.parametrize(("striped", "outcome"), [(0.8, YES), (0.52, NO), (0.2, "reversed")])
-def test_bands_of_the_first_stage(striped, outcome):
-    found = verdict_of(C22, {"stripes": first_stages(0.5, striped)})
-    assert outcomes(found.tests) == [outcome]
-    assert {test.outcome for test in found.alternatives} == {outcome}
-    assert {"orientation", "alignment", "all units alike"} < {test.case for test in found.alternatives}
+@pytest.mark.parametrize(
+    ("untrained", "alone", "striped", "expected"),
+    [
+        (0.5, 0.5, 0.8, [YES, YES]),
+        (0.5, 0.8, 0.8, [YES, NO]),  # described, not specific
+        (0.5, 0.2, 0.52, [NO, YES]),
+        (0.5, 0.5, 0.2, ["reversed", "reversed"]),
+    ],
+)
+def test_bands_of_the_first_stage(untrained, alone, striped, expected):
+    found = verdict_of(C22, {"stripes": first_stages(untrained, alone, striped)})
+    assert outcomes(found.tests) == expected == [found.described, found.specific]
+    assert {test.learnt for test in found.tests} == {SEEDS}
+    for test, outcome in zip(found.tests, expected, strict=True):
+        others = [own for own in found.alternatives if own.statistic == test.statistic]
+        assert {own.outcome for own in others} == {outcome}
+        assert {"orientation", "alignment", "all units alike"} < {own.case for own in others}
+
+
+def test_older_data_lack_untrained_networks():
+    data = first_stages(0.5, 0.5, 0.8)
+    data = data.sel(family=[family for family in FAMILIES if family != UNTRAINED])
+    assert outcomes(verdict_of(C22, {"stripes": data}).tests) == ["not measured", YES]
 
 
 def test_bands_that_lie_at_their_units_are_aligned():

@@ -6,9 +6,13 @@ import torch
 
 from recombine.decoders import CNN, CoordinateMLP, Transformer
 from recombine.decoders.base import Interface
+from recombine.papers.forced_rendering import PAPER
 from recombine.papers.forced_rendering.attention import SAME_OPERATIONS, SAME_PARAMETERS, costs, matched
+from recombine.papers.forced_rendering.depth import CLAIMS, RAMP
+from recombine.papers.forced_rendering.holdouts import BOTTOM_LEFT, SHAPE, bottom_left
 from recombine.papers.forced_rendering.scores import errors_by_distance
 from recombine.tasks import BumpTask
+from tests.papers.forced_rendering.planted_stages import line, planted
 
 INTERFACE = Interface((10, 10), (10, 10))
 
@@ -36,8 +40,8 @@ def test_errors_by_distance():
     np.testing.assert_allclose(found["distance_mse"], [[1, 2, 3, 4], [2, 4, 6, 8]])
     np.testing.assert_allclose(found["distance_over_blank"][0], [0.25, 0.5, 0.75, 1.0])
     np.testing.assert_allclose(found["distance_accuracy"], [[1, 0, 0, 0], [1, 1, 0, 0]])
-    # interior of 8 × 8: the 4 × 4 points at 3 px and more, of which 2 × 2 are at 4 px
-    np.testing.assert_allclose(found["interior_mse"], [(12 * 3 + 4 * 4) / 16, (12 * 6 + 4 * 8) / 16])
+    # interior of 8 × 8: the 2 × 2 points that are 4 steps from the kept ones, with 3 px between
+    np.testing.assert_allclose(found["interior_mse"], [4, 8])
     np.testing.assert_allclose(found["interior_accuracy"], [0, 0])
 
 
@@ -80,3 +84,30 @@ def test_a_readout_of_features_that_are_factors_is_exact(tmp_path):
     kept, held_error = np.mean(errors, axis=0)
     assert found["readout_kept"][1].item() == pytest.approx(kept, rel=1e-4)
     assert found["readout_held"][1].item() == pytest.approx(held_error, rel=1e-4)
+
+
+def test_the_bottom_left_corner_is_as_large_as_the_box_and_lies_at_small_x_and_large_y():
+    task = BumpTask(size=28)
+    corner = BumpTask(size=28, holdout=bottom_left(task))
+    held = corner.held_out.reshape(28, 28)  # [x, y], with y downwards in the image
+    assert held.sum() == task.held_out.sum() == 17**2
+    assert held[:17, 11:].all()
+    kept = corner.grid.points[~corner.held_out]
+    assert [len(kept[:, k].unique()) for k in range(2)] == [28, 28]  # every value is in the training set
+    arms = {arm.labels: arm.spec for arm in PAPER.studies["holdouts"].arms(PAPER.preset_named("paper"))}
+    assert arms[SHAPE, 28, BOTTOM_LEFT].task.held_out.equal(corner.held_out)
+
+
+def test_ramp_codes_are_alternatives_in_claims_on_depth():
+    names = (
+        "probe_held_out", "factorization", "factorization_differences", "factorization_of_means", "spread",
+        "spread_excess", "cross_term", "cross_term_held",
+    )  # fmt: skip
+    labels = {"encoding": ("bump", "rate", RAMP), "depth": (2, 4)}
+    curves = dict.fromkeys(names, lambda code, depth: line(1.0, 0.5, depth + 2))
+    data = {"depth": planted(labels, curves, compared=[2, 4], shown=4)}
+    for claim in CLAIMS:
+        for statement in claim.statements:
+            assert not [case for case in statement.cases(data) if RAMP in case]
+    by_name = {claim.name: claim for claim in CLAIMS}
+    assert {"ramp", "ramp, depth 2"} <= set(by_name["C4"].statements[0].alternatives(data))

@@ -4,41 +4,45 @@ import numpy as np
 import pytest
 import xarray
 
-from recombine.papers.forced_rendering.threshold import CLAIMS, CURVED
-from recombine.papers.forced_rendering.threshold_design import FAMILIES, LITERAL, PRIMARY, spelt
+from recombine.papers.forced_rendering.threshold import CLAIMS, CURVED, TOLERANCES
+from recombine.papers.forced_rendering.threshold_design import FAMILIES, PRIMARY, spelt
 from recombine.reproduction.claims import judge
-from tests.judged import differing
 
 SIZES, NETWORKS, RESAMPLES = [20, 28, 36], 30, 2000
-SMALL = "whole/integer/epochs/small"
-KEPT = "kept/real/steps/small"
-PROTOCOLS = [PRIMARY, LITERAL, SMALL, KEPT]
+SMALL, REAL, NONE = "whole/integer/epochs/small", "kept/real/steps/small", "kept/integer/steps/paper"
+PROTOCOLS = [PRIMARY, SMALL, REAL, NONE]
 
 
-def planted(bumps=3.0, stripes=1.0, reached=1.0, learnt=1.0, spread=0.1, local=3.0, networks=NETWORKS):
-    """Exponents by protocol, and accuracies in the box with the largest set."""
+def planted(bumps=3.0, small=None, stripes=1.0, learnt=1.0, spread=0.1, local=3.0, exact=None, networks=NETWORKS):
+    """Exponents by protocol, of which the last has none, and by tolerance if that of exact positions is given."""
     generator, shape = np.random.default_rng(0), (len(PROTOCOLS), len(FAMILIES), len(SIZES), networks)
     cells, values = ("protocol", "family"), np.full(shape[:2], np.nan)
-    values[[0, 2]], values[:, 1] = [bumps, stripes], stripes
+    values[:3], values[:, 1] = [bumps, stripes], stripes
+    values[1, 0] = bumps if small is None else small
     noise = spread * generator.standard_normal((*shape[:2], RESAMPLES))
-    held = np.where(np.arange(networks) < round(reached * networks), 0.95, 0.4)
     counted = np.where(np.arange(networks) < round(learnt * networks), 1.0, 0.0)
     every = ("protocol", "family", "size", "network")
-    return xarray.Dataset(
+    result = xarray.Dataset(
         {
             "exponent": (cells, values),
             "exponent_draws": ((*cells, "resample"), values[..., None] + noise),
             "local_exponent": (cells, values - bumps + local),
             "local_exponent_draws": ((*cells, "resample"), values[..., None] - bumps + local + noise),
             "accuracy": (every, np.full(shape, 0.5)),
-            "held_out_accuracy": (every, np.broadcast_to(held, shape).copy()),
             "learnt": (every, np.broadcast_to(counted, shape).copy()),
             "examples": (every, np.full(shape, 100.0)),
-            "largest": (every[:3], np.full(shape[:3], 100.0)),
             "networks": (every[:3], np.full(shape[:3], round(learnt * networks))),
         },
         {"protocol": PROTOCOLS, "family": list(FAMILIES), "size": SIZES},
+        {"target": 0.9},
     )
+    if exact is None:
+        return result
+    alone, names = result.sel(family=FAMILIES[0]), ("exponent", "exponent_draws")
+    by_tolerance = {f"tolerance_{name}": alone[name].expand_dims(measure=list(TOLERANCES)).copy() for name in names}
+    for own in by_tolerance.values():
+        own.loc[{"measure": "exact"}] += exact - bumps
+    return result.assign(by_tolerance)
 
 
 def judged(**planted_numbers):
@@ -50,10 +54,10 @@ def judged(**planted_numbers):
     ("numbers", "outcomes", "verdict"),
     [
         ({}, ["yes", "yes"], "yes"),
-        ({"bumps": 1.5}, ["no", "yes"], "partly"),
-        ({"bumps": 1.5, "reached": 0.0}, ["no"] * 2, "no"),
-        ({"bumps": 1.5, "reached": 0.0, "stripes": 2.0}, ["no"] * 2, "no"),  # not asked
-        ({"bumps": 2.5, "reached": 0.5}, ["open"] * 2, "open"),
+        ({"bumps": 1.5}, ["no", "no"], "no"),
+        ({"bumps": 1.5, "stripes": 2.0}, ["no", "no"], "no"),  # not asked
+        ({"bumps": 1.5, "small": 3.0}, ["no", "yes"], "partly"),
+        ({"bumps": 2.5}, ["open", "open"], "open"),
         ({"learnt": 0.7}, ["not decidable"] * 2, "not decidable"),
     ],
 )
@@ -61,6 +65,16 @@ def test_verdicts(numbers, outcomes, verdict):
     judgement = judged(**numbers)
     assert [test.outcome for test in judgement.tests] == outcomes
     assert judgement.described == verdict
+
+
+def test_every_tolerance_of_every_protocol_with_integer_centres_is_a_case():
+    judgement = judged(bumps=1.5, exact=3.0)
+    found = {test.case: test.outcome for test in judgement.tests}
+    assert found == {
+        f"{spelt(protocol)}, {name}": "yes" if name == "exact" else "no"
+        for protocol in (PRIMARY, SMALL) for name in TOLERANCES
+    }  # fmt: skip
+    assert judgement.described == "partly"
 
 
 def test_without_an_exponent_nothing_is_decided():
@@ -79,22 +93,12 @@ def test_a_resample_without_a_threshold_in_forty_opens_the_end():
     assert judgement.tests[0].outcome == "open"
 
 
-def test_alternatives_are_protocols_sizes_and_curved_growth():
+def test_alternatives_are_curved_growth_and_real_centres():
     judgement = judged(bumps=3.0, local=1.5)
-    names = [(test.statistic.split(",")[0], test.case) for test in judgement.alternatives]
-    assert names == [
-        ("exponent of N", CURVED),
-        ("exponent of N", spelt(SMALL)),
-        *[("share of networks that reach 90 % in the held-out box with the most bumps outside it", case)
-          for case in ("N = 20", "N = 28", "N = 36", spelt(KEPT))],
-    ]  # fmt: skip
-    assert [test.case for test in differing(judgement)] == [CURVED]
+    assert [test.case for test in judgement.alternatives] == [CURVED, spelt(REAL)]
+    assert [test.outcome for test in judgement.alternatives] == ["no", "yes"]
 
 
-def test_only_networks_with_the_largest_set_tell_whether_it_is_reached():
-    data = planted(reached=1.0)
-    data["examples"][1, 0, :, 10:] = 50.0
-    data["held_out_accuracy"][1, 0, :, 10:] = 0.0
-    (judgement,) = judge(CLAIMS, {"threshold": data})
-    reached = judgement.tests[1]
-    assert (reached.case, reached.interval.value, reached.trained) == (spelt(LITERAL), 1.0, 30)
+def test_another_target_is_not_judged():
+    (judgement,) = judge(CLAIMS, {"threshold": planted().assign_attrs(target=0.5)})
+    assert [test.outcome for test in judgement.tests] == ["not measured"]

@@ -23,12 +23,26 @@ def tuned(fall_alone, fall_striped, per_log=0.05):
 
 
 @pytest.mark.parametrize(
-    ("alone", "striped", "outcome"),
-    [(0.2, 0.5, YES), (0.2, 0.22, NO), (0.5, 0.2, "reversed"), (0.2, 0.25, "open")],
+    ("alone", "striped", "described", "specific"),
+    [
+        (0.2, 0.5, YES, YES),
+        (0.2, 0.22, YES, NO),  # in networks trained on bumps alone as well
+        (0.5, 0.2, YES, "reversed"),
+        (0.0, 0.08, NO, YES),
+        (0.1, -0.3, "reversed", "reversed"),
+        (0.05, 0.1, "open", "open"),
+    ],
 )
-def test_change_along_stages_against_networks_that_fail(alone, striped, outcome):
+def test_change_along_stages_and_against_networks_that_fail(alone, striped, described, specific):
     found = verdict_of(C13, tuned(alone, striped))
-    assert outcomes(found.tests) == [outcome, outcome]
+    assert outcomes(found.tests) == [described, specific] * 2
+    assert (found.described, found.specific) == (described, specific)
+    by_case = {(test.statistic, test.case): test for test in found.alternatives}
+    for test in found.tests:
+        assert by_case[test.statistic, "stripes alone"].case
+        middle = by_case[test.statistic, "to layer 1"].interval.value
+        if "stripe index" in test.statistic:
+            assert middle == pytest.approx(test.interval.value / 2, abs=0.002)
 
 
 @pytest.mark.parametrize(("slope", "outcome"), [(0.05, YES), (0.01, NO), (-0.05, "reversed")])

@@ -13,14 +13,16 @@ from recombine.papers.forced_rendering.markers_ranking import write_marker_auroc
 from recombine.reproduction.paper import Paper
 
 QUESTIONS = (
-    "encodings", "superposition", "depth", "controls", "markers", "mlp", "penalties", "stripes", "threshold", "tuning",
-    "regimes", "theory", "rotation", "encoder", "attention", "holdouts", "encoding_width", "factors",
+    "encodings", "superposition", "depth", "controls", "causal", "markers", "prospective", "mlp", "penalties",
+    "stripes", "threshold", "tuning", "regimes", "theory", "rotation", "encoder", "attention", "ladder", "holdouts",
+    "encoding_width", "factors",
 )  # fmt: skip
 """Modules of the studies, in the order of the report."""
 
 PAPER = Paper.assemble(
     __name__,
     QUESTIONS,
+    unseen="1000 and up",
     title="Compositional Generalization via Forced Rendering of Disentangled Latents",
     source="ICML 2025",
     question="Does it compose?",

@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 
 from recombine.panels import COLORS, bar_groups, seed_count, styled
 from recombine.papers.forced_rendering import samples, superposition
-from recombine.papers.forced_rendering.depth import factorization_fall, late_cross_terms, probe_fall, spread_excess
+from recombine.papers.forced_rendering.depth import deviation_excess, factorization_fall, late_cross_terms, probe_fall
 from recombine.papers.forced_rendering.penalties import BOTH, NONE, PenaltySettings, penalised_spec
 from recombine.papers.forced_rendering.presets import kept_combinations, whole_grid
 from recombine.papers.forced_rendering.scores import training_fit
@@ -36,6 +36,7 @@ class ControlStudy(Study[Settings]):
     name: ClassVar[str] = "controls"
     question: ClassVar[str] = "Are the paper's explanations of failure specific to networks that fail?"
     settings: ClassVar[type[Settings]] = Settings
+    version: ClassVar[int] = 2
     metrics: ClassVar[tuple[str, ...]] = (
         "extreme_pixel", "hits", "squared_error", "stage_profile", *superposition.SUPERPOSITION_METRICS,
     )  # fmt: skip
@@ -81,7 +82,10 @@ STUDY = ControlStudy()
 STATISTICS: dict[str, tuple[str, samples.PerSeed]] = {
     "fall of held-out\nprobe R²": ("fall of the held-out probe's R²", probe_fall),
     "fall of factorization": ("fall of factorization", factorization_fall),
-    "spread of log10 dv,\nheld-out less kept": ("spread of log10 dv at the output, held-out less kept", spread_excess),
+    "deviation of log10 dv,\nheld-out less kept": (
+        "RMS deviation of log10 dv at the output from its mean, held-out less kept",
+        deviation_excess,
+    ),
     "superposition of training\nimages, over chance": (
         "variance that training images sharing a factor explain over others",
         superposition.superposed,
@@ -91,16 +95,22 @@ STATISTICS: dict[str, tuple[str, samples.PerSeed]] = {
 """Quantities used by the paper to explain failure: panel title, description and function (one value per seed)."""
 
 
+def _measured(result: xarray.Dataset) -> dict[str, tuple[str, samples.PerSeed]]:
+    """Return the statistics that can be computed; a Dataset of an earlier version may lack some."""
+    return {title: own for title, own in STATISTICS.items() if samples.case(title, lambda own=own: own[1](result))}  # type: ignore[misc]
+
+
 def draw(result: xarray.Dataset) -> Figure:
     """Plot one row per architecture and one panel per statistic, with one dot per network."""
+    statistics = _measured(result)
     with styled():
-        shape = len(samples.CONTROLS), len(STATISTICS)
+        shape = len(samples.CONTROLS), len(statistics)
         figure, axes = pyplot.subplots(*shape, figsize=(11.2, 4.8), layout="constrained")
         for row, (failing, others) in zip(axes, samples.CONTROLS.items(), strict=True):
             arms = [failing, *others]
             short = [arm.removeprefix("low-rank, ").replace("stripes and ", "stripes,\n") for arm in arms]
             names = [name.replace("both pen", "both\npen") for name in short]
-            for ax, (title, (_, statistic)) in zip(row, STATISTICS.items(), strict=True):
+            for ax, (title, (_, statistic)) in zip(row, statistics.items(), strict=True):
                 bar_groups(ax, arms, {arm: statistic(result.sel(arm=arm)).values for arm in arms}, COLORS)
                 ax.axhline(0, color="0.7", linewidth=0.8, zorder=0)
                 ax.set_xticks(range(len(arms)), names, rotation=35, ha="right", fontsize=7)
@@ -112,7 +122,7 @@ def draw(result: xarray.Dataset) -> Figure:
 
 def caption(result: xarray.Dataset) -> str:
     words = []
-    for name, statistic in STATISTICS.values():
+    for name, statistic in _measured(result).values():
         means = {str(arm): statistic(result.sel(arm=arm)).mean().item() for arm in result["arm"].values}
         words.append(f"{name}: " + ", ".join(f"{arm} {mean:.2f}" for arm, mean in means.items() if isfinite(mean)))
     return (

@@ -2,12 +2,16 @@
 
 CNNs of several depths are trained on bump and rate codes. We measure their scores, and the geometry, probes and tuning
 of every stage. Claims are tested on CNNs of the default depth (4 in the paper preset), with other depths as
-alternatives. "Stages" are the hidden stages and the output.
+alternatives. "Stages" are the hidden stages and the output. The poster calls the rate code a ramp code; networks with
+the population form of a ramp code (a graded thermometer) are alternatives.
+
+The published scripts take F from differences over one pixel, which is as wide as a bump. `factorization_by_step` has F
+from differences over one pixel and over fractions of it, which approach the exact F.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, ClassVar
 
@@ -15,6 +19,7 @@ import numpy as np
 import torch
 import xarray
 
+from recombine.metrics import local_factorization, neighbour_metric
 from recombine.papers.forced_rendering import samples
 from recombine.papers.forced_rendering.presets import CODES, BumpPreset
 from recombine.papers.forced_rendering.samples import PerSeed, Statistic, difference, measured_by
@@ -23,6 +28,8 @@ from recombine.reproduction.claims import Claim, Data, Sample, Samples, Statemen
 from recombine.reproduction.criteria import Criterion, effect
 from recombine.reproduction.preset import AnyNumber, Seeds, Several
 from recombine.reproduction.study import Arm, Study, Trials
+
+RAMP = "ramp"
 
 
 class Settings(BumpPreset):
@@ -36,34 +43,58 @@ class Settings(BumpPreset):
     variants: ClassVar[Mapping[str, Any]] = {"quick": {"depths": (2, 3), "extra_depths": (), "deep_rate_seeds": 3}}
 
 
+STEPS = (1.0, 0.5, 0.25, 0.125)
+"""Steps of finite differences, in pixels."""
+
+
 class DepthStudy(Study[Settings]):
     name: ClassVar[str] = "depth"
     question: ClassVar[str] = "Where inside the network does factorization break, and does depth help?"
     settings: ClassVar[type[Settings]] = Settings
-    version: ClassVar[int] = 2
-    metrics: ClassVar[tuple[str, ...]] = ("stage_profile",)
+    version: ClassVar[int] = 3
+    metrics: ClassVar[tuple[str, ...]] = ("local_factorization", "neighbour_metric", "stage_profile")
 
     def arms(self, preset: Settings) -> list[Arm]:
         def seeds(code: str, depth: int) -> int | None:
             return preset.deep_rate_seeds if code == "rate" and depth > preset.depth else None
 
-        return [
+        arms = [
             Arm((code, depth), preset.spec(encoding=code, decoder=preset.cnn(depth)), seeds=seeds(code, depth))
             for code in CODES
             for depth in dict.fromkeys((*preset.depths, *preset.extra_depths))
         ]
+        ramps = {depth: preset.spec(encoding=RAMP, decoder=preset.cnn(depth)) for depth in preset.depths}
+        return arms + [Arm((RAMP, depth), spec, extra=True) for depth, spec in ramps.items()]
 
     def measure(self, trials: Trials[Settings]) -> xarray.Dataset:
-        def measured(batch: measuring.Batch) -> dict[str, object]:
-            return {**batch.scores, **measuring.stage_profile(batch), "drawing": measuring.drawings(batch)}
-
-        inner = {**measuring.stage_dims(), "drawing": measuring.DRAWING}
-        result = measuring.tabulate(trials, ("encoding", "depth"), measured, inner)
         size, depths, default = trials.preset.size, trials.preset.depths, trials.preset.depth
         shown = default if default in depths else depths[-1]
+        stepped = [trials.preset.cnn(depth) for depth in (min(depths), shown, max(depths))]
+
+        def measured(batch: measuring.Batch) -> dict[str, object]:
+            by_step = {"factorization_by_step": factorization_by_step(batch)} if batch.spec.decoder in stepped else {}
+            own = {**measuring.stage_profile(batch), **by_step, "drawing": measuring.drawings(batch)}
+            return {**batch.scores, **own}
+
+        inner = {**measuring.stage_dims(), "factorization_by_step": ("stage", "step"), "drawing": measuring.DRAWING}
+        result = measuring.tabulate(trials, ("encoding", "depth"), measured, inner).assign_coords(step=list(STEPS))
         surface = _surface(measuring.Batch([trials.pictured_run("bump", shown)], trials.device))
         result = measuring.with_positions(result, trials.first.spec, "log_volume").assign(surface=surface)
         return result.assign_attrs(measuring.base_attributes(trials, size=size, compared=list(depths), shown=shown))
+
+
+def factorization_by_step(batch: measuring.Batch) -> torch.Tensor:
+    """Return F from finite differences over each of the `STEPS`, `[member, stage, step]`.
+
+    On large grids, F is averaged over every second value of each factor, since a step takes five forward passes.
+    """
+    grid, reader = batch.task.grid, batch.reader()
+    chosen = (grid.indices % (2 if max(grid.shape) > 16 else 1) == 0).all(dim=1).nonzero().flatten()
+    columns = []
+    for step in STEPS:
+        stages = neighbour_metric(reader, grid, chosen, batch.device, members=1, fraction=step, memory=batch.memory)
+        columns.append(torch.stack([local_factorization(own).nanmean(dim=-1) for own in stages.values()], dim=1))
+    return torch.stack(columns, dim=2).float()
 
 
 def _surface(batch: measuring.Batch) -> tuple[tuple[str, ...], np.ndarray]:
@@ -90,6 +121,11 @@ def factorization_fall(networks: xarray.Dataset) -> xarray.DataArray:
     return tables.fall(networks["factorization"])
 
 
+def deviation_excess(networks: xarray.Dataset) -> xarray.DataArray:
+    """Return the output's RMS deviation of log10 dv from the whole grid's mean, held-out minus kept region."""
+    return tables.output(networks["deviation_excess"])
+
+
 def spread_excess(networks: xarray.Dataset) -> xarray.DataArray:
     """Return the output's spread of log10 dv around its regional mean, held-out minus kept (not held-out) region."""
     return tables.output(networks["spread_excess"])
@@ -112,38 +148,62 @@ def by_depth(networks: xarray.Dataset) -> dict[int, xarray.Dataset]:
     return {depth: own for depth, own in every.items() if samples.trained(own).any()}
 
 
+def _coded(networks: xarray.Dataset, *codes: str) -> xarray.Dataset:
+    """Return the networks with these codes, as far as they were trained."""
+    return networks.sel(encoding=[code for code in codes if code in networks["encoding"]])
+
+
 def _by_depth(networks: xarray.Dataset, statistic: Statistic) -> dict[str, Sample]:
     return measured_by(networks, statistic, "{encoding}, depth {depth}", "encoding", "depth")
 
 
-def _at_default_depth(data: Data, statistic: Statistic, words: str = "") -> dict[str, Sample]:
-    shown = data["depth"].sel(depth=data["depth"].attrs["shown"])
+def _at_default_depth(
+    data: Data, statistic: Statistic, words: str = "", codes: tuple[str, ...] = CODES
+) -> dict[str, Sample]:
+    shown = _coded(data["depth"].sel(depth=data["depth"].attrs["shown"]), *codes)
     return measured_by(shown, statistic, f"{{encoding}}{words}", "encoding")
 
 
 def _at_each_stage(data: Data, words: str, values: PerSeed, first: int = 1) -> dict[str, Sample]:
     """Return one sample per code and stage at the default depth, from stage `first` to the one before the output."""
-    shown = data["depth"].sel(depth=data["depth"].attrs["shown"])
+    shown = _coded(data["depth"].sel(depth=data["depth"].attrs["shown"]), *CODES)
+    try:
+        shown = shown.assign(own=values(shown))
+    except KeyError:  # of an earlier version
+        return {}
     stages = int(shown["factorization"].notnull().any(["encoding", "seed"]).sum())
-    numbered = shown.assign(own=values(shown)).assign_coords(stage=np.arange(shown.sizes["stage"]))
+    numbered = shown.assign_coords(stage=np.arange(shown.sizes["stage"]))
     hidden = numbered.isel(stage=slice(first, stages - 1))
     return measured_by(hidden, "own", f"{{encoding}}, {words} {{stage}}", "encoding", "stage")
 
 
 def _judged(
     criterion: Criterion, statistic: PerSeed, otherwise: Mapping[str, PerSeed], each_stage: Samples = no_samples
-) -> Statement:
-    """Return a statement about the default depth; alternatives use other measures, single stages or other depths."""
+) -> tuple[Statement, Statement]:
+    """Return a statement about the default depth, and one that the statistic is larger in failing networks.
+
+    Alternatives of the first use other measures, single stages or other depths.
+    """
 
     def alternatives(data: Data) -> dict[str, Sample]:
         cases: dict[str, Sample] = {}
         for words, own in otherwise.items():
             cases |= _at_default_depth(data, own, f", {words}")
         others = data["depth"].drop_sel(depth=data["depth"].attrs["shown"])
-        return {**cases, **each_stage(data), **_by_depth(others, statistic)}
+        cases |= {**each_stage(data), **_by_depth(others, statistic)}
+        return {**cases, **_at_default_depth(data, statistic, codes=(RAMP,))}
 
-    default = partial(_at_default_depth, statistic=statistic)
-    return Statement(criterion, default, alternatives, partial(samples.less_controls, statistic=statistic))
+    described = Statement(criterion, partial(_at_default_depth, statistic=statistic), alternatives)
+    return described, samples.specific(criterion.statistic, criterion.ends[0], statistic)
+
+
+def _by_step(statistic: Callable[[xarray.DataArray], xarray.DataArray]) -> dict[str, PerSeed]:
+    """Return a statistic of F from finite differences over each step, by words."""
+
+    def of(networks: xarray.Dataset, step: float) -> xarray.DataArray:
+        return statistic(networks["factorization_by_step"].sel(step=step))
+
+    return {f"finite differences over {step:g} px": partial(of, step=step) for step in STEPS}
 
 
 def _sharper(data: Data, *, alternatives: bool) -> dict[str, Sample]:
@@ -153,21 +213,30 @@ def _sharper(data: Data, *, alternatives: bool) -> dict[str, Sample]:
     shallow, deep = min(depths), max(depths)
     if shallow == deep:
         return {}
+    drop = partial(tables.largest_drop, from_input=True)
 
-    def less(depth: int, name: str = "factorization", other: str = "rate") -> Sample:
+    def exact(networks: xarray.Dataset) -> xarray.DataArray:
+        return drop(networks["factorization"])
+
+    def less(words: str, depth: int, statistic: PerSeed = exact, other: str = "rate") -> dict[str, Sample]:
         pair = (result.sel(encoding=code, depth=own) for code, own in (("rate", shallow), (other, depth)))
-        return difference(lambda own: tables.largest_drop(own[name]), *pair)
+        return samples.case(words, partial(difference, statistic, *pair))
 
     if not alternatives:
-        return {f"rate, depth {shallow} less depth {deep}": less(deep)}
-    deepest = max(by_depth(result.sel(encoding="rate")))
-    others = [depth for depth in depths if shallow < depth < deep] + ([deepest] if deepest > deep else [])
-    return {
-        "rate, finite differences": less(deep, "factorization_differences"),
-        "rate, ratio of means": less(deep, "factorization_of_means"),
-        f"depth {shallow}, rate less bump": less(shallow, other="bump"),
-        **{f"rate, depth {shallow} less depth {depth}": less(depth) for depth in others},
+        return less(f"rate, depth {shallow} less depth {deep}", deep)
+    otherwise: dict[str, PerSeed] = {
+        **_by_step(drop),
+        "ratio of means": lambda own: drop(own["factorization_of_means"]),
+        "from the first hidden stage on": lambda own: tables.largest_drop(own["factorization"]),
     }
+    cases: dict[str, Sample] = {}
+    for words, own in otherwise.items():
+        cases |= less(f"rate, {words}", deep, own)
+    cases |= less(f"depth {shallow}, rate less bump", shallow, other="bump")
+    deepest = max(by_depth(result.sel(encoding="rate")))
+    for depth in [own for own in depths if shallow < own < deep] + ([deepest] if deepest > deep else []):
+        cases |= less(f"rate, depth {shallow} less depth {depth}", depth)
+    return cases
 
 
 _claim = partial(Claim, studies=("depth",), beside=("controls",))
@@ -176,12 +245,10 @@ CLAIMS = (
         "C4",
         "Linear probes read the factors worse, the deeper the stage",
         "§3.4, Fig. 2a–b",
-        (
-            _judged(
-                effect("fall of held-out probe R², first to last hidden stage", 0.1),
-                probe_fall,
-                {"to the output": lambda own: tables.fall(own["probe_held_out"])},
-            ),
+        _judged(
+            effect("fall of held-out probe R², first to last hidden stage", 0.1),
+            probe_fall,
+            {"to the output": lambda own: tables.fall(own["probe_held_out"])},
         ),
     ),
     _claim(
@@ -189,11 +256,11 @@ CLAIMS = (
         "Factorization decays with depth; shallow rate-coded networks drop sharper",
         "§3.4, Fig. 2c–d",
         (
-            _judged(
+            *_judged(
                 effect("fall of factorization F, first hidden stage to output", 0.02),
                 factorization_fall,
                 {
-                    "finite differences": lambda own: tables.fall(own["factorization_differences"]),
+                    **_by_step(tables.fall),
                     "ratio of means": lambda own: tables.fall(own["factorization_of_means"]),
                 },
                 partial(
@@ -204,7 +271,7 @@ CLAIMS = (
                 ),
             ),
             Statement(
-                effect("largest one-layer drop of factorization F, shallow less deep networks", 0.02),
+                effect("largest drop of factorization F from one stage to the next, shallow less deep networks", 0.02),
                 partial(_sharper, alternatives=False),
                 partial(_sharper, alternatives=True),
             ),
@@ -214,35 +281,38 @@ CLAIMS = (
         "C6",
         "The volume element is distorted with depth, most in the held-out region",
         "§3.4, Fig. 2e–f",
-        (
-            _judged(
-                effect("spread of log10 dv at the output, held-out less kept region (decades)", 0.1),
-                spread_excess,
-                {"rise of the whole grid's spread along stages": spread_rise},
-                partial(_at_each_stage, words="stage", values=lambda own: own["spread_excess"]),
+        _judged(
+            effect(
+                "RMS deviation of log10 dv from its mean over the grid, at the output, held-out less kept region", 0.1
             ),
+            deviation_excess,
+            {
+                "about each region's own mean": spread_excess,
+                "rise of the whole grid's spread along stages": spread_rise,
+            },
+            partial(_at_each_stage, words="stage", values=lambda own: own["deviation_excess"]),
         ),
     ),
     _claim(
         "C16",
         "CNNs of every depth fail to compose",
         "App. E.3, Fig. 10–12",
-        samples.held_out_statements(samples.FAILS, lambda data, score: _by_depth(data["depth"], f"ood_{score}")),
+        samples.held_out_statements(
+            samples.FAILS, lambda data, score: _by_depth(_coded(data["depth"], *CODES), f"ood_{score}")
+        ),
         beside=(),
     ),
     _claim(
         "C20",
         "Cross-terms between factors are largest near the output",
         "§3.4",
-        (
-            _judged(
-                effect("normalised cross-term |g_xy|, last two stages less the others", 0.02),
-                late_cross_terms,
-                {
-                    "held-out points": lambda own: tables.last_two_less_others(own["cross_term_held"]),
-                    "over g_xx + g_yy": lambda own: tables.last_two_less_others(1 - own["factorization"]),
-                },
-            ),
+        _judged(
+            effect("normalised cross-term |g_xy|, last two stages less the others", 0.02),
+            late_cross_terms,
+            {
+                "held-out points": lambda own: tables.last_two_less_others(own["cross_term_held"]),
+                "over g_xx + g_yy": lambda own: tables.last_two_less_others(1 - own["factorization"]),
+            },
         ),
     ),
 )

@@ -11,10 +11,13 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from recombine.panels import band, divided, held_out_drawing, letter, seed_count, styled, volume_line, volume_rows
+from recombine.papers.forced_rendering.depth import RAMP
 from recombine.papers.forced_rendering.presets import CODES
 from recombine.reproduction.figures import FigureSpec
 from recombine.reproduction.tables import listed_attribute
 
+LETTERS = {"bump": ("a", "c", "e"), "rate": ("b", "d", "f"), RAMP: ("g", "h", "i")}
+"""Codes of Fig. 2, with the letters of their panels: probe, factorization, volume."""
 VOLUMES = "log10 of the volume element by stage (columns: input, layers, output)"
 
 
@@ -33,34 +36,41 @@ def _profiles(ax: Axes, result: xarray.Dataset, code: str, name: str, depths: li
     ax.set_xlabel("stage (0: input)")
 
 
+def _compared_codes(result: xarray.Dataset) -> list[str]:
+    """Return the codes of Fig. 2, without those for which no network was trained."""
+    return [code for code in LETTERS if code in result["encoding"].values]
+
+
 def depth_figure(result: xarray.Dataset) -> Figure:
-    """Draw Fig. 2: probes, factorization and volume for bump and rate codes."""
-    shown, depths = int(result.attrs["shown"]), listed_attribute(result, "compared")
+    """Draw Fig. 2: probes, factorization and volume for bump, rate and ramp codes."""
+    shown, depths, codes = int(result.attrs["shown"]), listed_attribute(result, "compared"), _compared_codes(result)
+    columns = len(codes)
     with styled():
-        figure = pyplot.figure(figsize=(9.6, 7.4), layout="constrained")
-        top, bottom = divided(figure, 2, 1, height_ratios=[2.9, 2.1])
-        axes = top.subplots(2, 2, sharey="row", sharex=True)
-        panels = bottom.subplots(2, shown + 3, squeeze=False)
-        for k, code in enumerate(CODES):
+        figure = pyplot.figure(figsize=(3.2 + 3.2 * columns, 5.3 + 1.05 * columns), layout="constrained")
+        top, bottom = divided(figure, 2, 1, height_ratios=[2.9, 1.05 * columns])
+        axes = top.subplots(2, columns, sharey="row", sharex=True)
+        panels = bottom.subplots(columns, shown + 3, squeeze=False)
+        for k, code in enumerate(codes):
+            probe, factorization, volume = LETTERS[code]
             _profiles(axes[0, k], result, code, "probe_in_sample", depths)
             _profiles(axes[0, k], result, code, "probe_held_out", depths, linestyle="--", marker="s")
             axes[0, k].set_ylim(-0.5, 1.05)
-            letter(axes[0, k], "ab"[k], f"{code} code: probe R² (dashed: scored on held-out points)")
+            letter(axes[0, k], probe, f"{code} code: probe R² (dashed: held-out points)")
             _profiles(axes[1, k], result, code, "factorization", depths)
-            letter(axes[1, k], "cd"[k], f"{code} code: factorization")
+            letter(axes[1, k], factorization, f"{code} code: factorization")
             volume_line(list(panels[k]), result, result["log_volume"].sel(encoding=code, depth=shown))
             panels[k, 0].set_ylabel(f"{code} code")
-            letter(panels[k, 0], "ef"[k], "log10 dv: in")
+            letter(panels[k, 0], volume, "log10 dv: in")
         axes[0, 0].set_ylabel("R²")
         axes[1, 0].set_ylabel("F")
-        axes[1, 1].legend(fontsize=7, ncols=2)
+        axes[1, -1].legend(fontsize=7, ncols=2)
     return figure
 
 
 def depth_caption(result: xarray.Dataset) -> str:
     compared = result.sel(depth=listed_attribute(result, "compared"))
     words = []
-    for code in CODES:
+    for code in _compared_codes(result):
         own = compared.sel(encoding=code)
         factorization = own["factorization"]
         first, lowest = factorization.isel(stage=0).mean().item(), factorization.min("stage").mean().item()
@@ -70,9 +80,10 @@ def depth_caption(result: xarray.Dataset) -> str:
             f"probe's lowest R² is {held:.2f} on held-out points and {fitted:.2f} in sample"
         )
     return (
-        "Linear probes (a, b) and factorization (c, d) along the stages of CNNs of several depths (means and standard "
-        f"errors over {seed_count(compared['factorization'])}). (e, f) log10 of the volume element over the grid for "
-        f"depth {result.attrs['shown']}, first seed; each stage has its own colour scale. {'. '.join(words)}."
+        "Linear probes (a, b, g) and factorization (c, d, h) along the stages of CNNs of several depths (means and "
+        f"standard errors over {seed_count(compared['factorization'])}; fewer for the ramp code). (e, f, i) log10 of "
+        f"the volume element over the grid for depth {result.attrs['shown']}, first seed; each stage has its own "
+        f"colour scale. {'. '.join(words)}."
     )
 
 

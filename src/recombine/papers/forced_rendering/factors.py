@@ -7,36 +7,45 @@ factors without the others). Low-rank decoders are trained with no penalty or bo
 remedy. A bump without x and y is a uniform image, so size and orientation are visible only together with x or y.
 
 An output is *right* if, for every factor, the nearest image among those that differ from the target in this factor only
-has the right value (`nearest_values`). The positional accuracy (brightest pixel within one pixel) is also
-reported, but ignores the other factors and is often high by chance at N = 14. For a few networks, the products in
-held-out outputs are counted (Eq. 17). "Kept" combinations are those not held out.
+has the right value (`nearest_values`). Values that a perfect image does not show (`readable`) are not scored. The
+positional accuracy (brightest pixel within one pixel) is also reported, but ignores the other factors and is often high
+by chance at N = 14. For a few networks, the products in held-out outputs are counted (Eq. 17). "Kept" combinations are
+those not held out.
+
+With more factors, networks need other steps, learning rates and strengths. These are chosen for every number of factors
+and every arm among equally many choices, by scores on the training set alone (benchmarks/factors_search.py), and stored
+in `factors_recipes.json` as multiples of the defaults.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Mapping
-from functools import partial
+from functools import cache, partial
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 import torch
 import xarray
-from matplotlib import pyplot
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from torch import Tensor
 
 from recombine.decoders import CNN, CoordinateMLP, DecoderSpec, LowRank
 from recombine.metrics import nearest_values
-from recombine.panels import COLORS, bare, divided, letter, seed_count, styled
 from recombine.papers.forced_rendering.penalties import PENALTIES
 from recombine.papers.forced_rendering.presets import Common, kept_combinations
-from recombine.papers.forced_rendering.samples import difference, measured_by
+from recombine.papers.forced_rendering.samples import (
+    FAILS,
+    Statistic,
+    difference,
+    fit,
+    held_out_statements,
+    measured,
+    trained,
+)
 from recombine.papers.forced_rendering.scores import training_fit
-from recombine.papers.forced_rendering.theory import LARGEST_RANK
 from recombine.reproduction.claims import Claim, Data, Sample, Statement
-from recombine.reproduction.criteria import Criterion, above, below, effect
-from recombine.reproduction.figures import FigureSpec
+from recombine.reproduction.criteria import Fit, above, effect
 from recombine.reproduction.measuring import DRAWING, Batch, base_attributes, tabulate
 from recombine.reproduction.preset import AnyNumber, Count, Positive, Seeds, Several
 from recombine.reproduction.study import Arm, Study, Trials
@@ -53,10 +62,15 @@ FEWER_DATA = (CNN_ISOLATED, COORDINATE)
 """Arms (experimental conditions) that are also trained on fewer combinations."""
 ALL_KEPT = 0
 """Label of training sets with all kept combinations."""
-EPSILON = 0.3
-"""Largest relative error allowed for a sum of products, as in the theory study."""
-RIGHT, RIGHT_SHARE = "all_values_accuracy", "share of held-out outputs that are right"
+EPSILON, LARGEST_RANK = 0.3, 4
+"""Largest relative error allowed for a sum of products, and the largest number of products to search for."""
+Fitting = Callable[[xarray.Dataset], Fit]
+RIGHT, RIGHT_KEPT = "all_values_accuracy", "kept_values_accuracy"
+SHARE = "share of held-out outputs with every value right, relative to that of trained combinations"
 COMPOSES, LEAST_GAIN = 0.9, 0.3
+SAME_IMAGE = 1e-6
+"""Largest squared distance, relative to an image's energy, at which two images count as the same."""
+RECIPES = Path(__file__).with_name("factors_recipes.json")
 
 
 class Settings(Common):
@@ -84,12 +98,15 @@ class Settings(Common):
     """Number of seeds in the factors study."""
     factors_searched: Count = 4
     """Number of networks per arm, and of pixels per network, for which products are counted."""
+    factors_tuned: bool = True
+    """Whether to use the recipes chosen for each number of factors (`factors_recipes.json`)."""
 
     variants: ClassVar[Mapping[str, Any]] = {
         "quick": {
             "factors_size": 10, "factors_counts": (2, 3), "factors_values": (3, 3, 4), "factors_data": (30,),
             "factors_width": 16, "factors_depth": 2, "factors_channels": 4, "factors_steps": 500,
             "factors_low_rank_steps": 500, "factors_lr": 4e-3, "factors_seeds": 3, "factors_searched": 1,
+            "factors_tuned": False,
         }
     }  # fmt: skip
 
@@ -118,7 +135,12 @@ class FactorsStudy(Study[Settings]):
     )  # fmt: skip
 
     def arms(self, preset: Settings) -> list[Arm]:
-        specs = [(arm, count, spec) for count in preset.factors_counts for arm, spec in _remedies(preset, count)]
+        chosen = recipes() if preset.factors_tuned else {}
+        specs = [
+            (arm, count, with_choice(spec, **chosen.get(str(count), {}).get(arm, {})))
+            for count in preset.factors_counts
+            for arm, spec in remedies(preset, count)
+        ]
         full = [Arm((arm, count, ALL_KEPT), spec, seeds=preset.factors_seeds) for arm, count, spec in specs]
         return full + [
             Arm((arm, count, data), spec.replace(task=spec.task.replace(training=f"pick:{data}")),
@@ -146,7 +168,33 @@ class FactorsStudy(Study[Settings]):
         return result.drop_vars(["drawing", "truth"]).merge(first).assign_attrs(attributes)
 
 
-def _remedies(preset: Settings, count: int) -> Iterator[tuple[str, RunSpec]]:
+@cache
+def recipes() -> dict[str, dict[str, dict[str, float]]]:
+    """Return the chosen multiples of the defaults by number of factors and arm; defaults where there is no entry."""
+    return dict(json.loads(RECIPES.read_text()))
+
+
+def with_choice(spec: RunSpec, *, steps: float = 1, lr: float = 1, strength: float = 1) -> RunSpec:
+    """Multiply a spec's steps, learning rate, and penalties' weights (weight decay if there are no penalties).
+
+    >>> spec = with_choice(RunSpec(recipe={"steps": 10}), steps=2, strength=0.1)
+    >>> spec.recipe.steps, spec.recipe.weight_decay
+    (20, 0.001)
+    """
+    recipe = spec.recipe
+    recipe = recipe.replace(steps=round(steps * spec.total_steps), lr=_rounded(lr * recipe.lr))
+    if not spec.penalties:
+        return spec.replace(recipe=recipe.replace(weight_decay=_rounded(strength * recipe.weight_decay)))
+    penalties = [own.replace(weight=_rounded(strength * own.weight)) for own in spec.penalties]
+    return spec.replace(recipe=recipe, penalties=penalties)
+
+
+def _rounded(value: float) -> float:
+    """Return a product without its rounding error, so that equal choices give equal specs."""
+    return float(f"{value:.9g}")
+
+
+def remedies(preset: Settings, count: int) -> Iterator[tuple[str, RunSpec]]:
     """Yield the arms and their specs for the given number of factors."""
     task, one_hot = preset.bumps_task(count), preset.bumps_task(count, encoding="onehot")
     cnn = CNN(width=preset.factors_width, depth=preset.factors_depth)
@@ -168,15 +216,38 @@ def _values(batch: Batch, outputs: Tensor) -> dict[str, Tensor]:
     """Return the share of held-out outputs with each factor and with all factors right, and of kept ones with all."""
     task = batch.task
     targets = task.render(task.grid.points).float().flatten(1).to(batch.device)
-    own = task.grid.indices.to(batch.device)
-    right = torch.stack([nearest_values(member.flatten(1).to(batch.device), targets, task.grid.shape) == own
+    own, hidden = task.grid.indices.to(batch.device), ~readable(targets, task.grid.shape)
+    right = torch.stack([(nearest_values(member.flatten(1).to(batch.device), targets, task.grid.shape) == own) | hidden
                          for member in outputs]).cpu()  # fmt: skip
+    each = right.double().masked_fill(hidden.cpu(), torch.nan)
     held, kept = right[:, task.held_out], right[:, ~task.held_out]
     return {
-        "value_accuracy": held.double().mean(dim=1),
+        "value_accuracy": each[:, task.held_out].nanmean(dim=1),
         "all_values_accuracy": held.all(dim=-1).double().mean(dim=1),
         "kept_values_accuracy": kept.all(dim=-1).double().mean(dim=1),
     }
+
+
+def readable(targets: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """Return `[point, factor]`, whether a target shows a factor's value, i.e. no other value gives the same image.
+
+    >>> readable(torch.tensor([[0.0, 1.0], [0.0, 1.0], [1.0, 0.0], [2.0, 0.0]]), (2, 2)).tolist()
+    [[True, False], [True, False], [True, True], [True, True]]
+    """
+    shown = []
+    for factor in range(len(shape)):
+        lines = targets.double().unflatten(0, shape).movedim(factor, len(shape) - 1)
+        distance = torch.cdist(lines, lines, compute_mode="donot_use_mm_for_euclid_dist").square()
+        same = distance <= SAME_IMAGE * lines.square().sum(dim=-1, keepdim=True)
+        shown.append((same.sum(dim=-1) == 1).movedim(-1, factor).flatten())
+    return torch.stack(shown, dim=-1)
+
+
+def training_scores(batch: Batch) -> dict[str, Tensor]:
+    """Return the scores on the training set by which recipes are chosen: error over blank and share right."""
+    outputs = batch.outputs(batch.task.grid.points)
+    fit, values = training_fit(batch, outputs), _values(batch, outputs)
+    return {"training_over_blank": fit["training_over_blank"], RIGHT_KEPT: values[RIGHT_KEPT]}
 
 
 def _products(batch: Batch, outputs: Tensor, preset: Settings) -> dict[str, Tensor]:
@@ -208,30 +279,65 @@ def _drawn(batch: Batch, outputs: Tensor) -> dict[str, Tensor]:
 STUDY = FactorsStudy()
 
 
-def _scores(data: Data, arm: str, name: str, words: str = "") -> dict[str, Sample]:
-    """Return an arm's score for each number of factors."""
-    return measured_by(data["factors"].sel(arm=arm, data=ALL_KEPT), name, f"{{count}} factors{words}", "count")
+def fit_by(networks: xarray.Dataset, score: str) -> Fit:
+    """Return how well networks fit their training data, by their error and a score on trained combinations.
+
+    Positions alone would not do for values, since networks may place bumps without learning the other factors.
+    """
+    scores = np.asarray(networks[score].values, dtype=float)
+    return Fit(np.asarray(networks["training_over_blank"].values, dtype=float), scores, trained(networks).values)
 
 
-def _right(bound: Callable[[str, float], Criterion], arm: str, words: str) -> Statement:
-    """Return a statement about the share of right outputs; alternatives are positional accuracy and isolated pairs."""
+def relative(networks: xarray.Dataset) -> xarray.DataArray:
+    """Return the share of held-out outputs that are right, relative to that of trained combinations."""
+    kept = networks[RIGHT_KEPT]
+    return networks[RIGHT] / kept.where(kept > 0)
 
-    def alternatives(data: Data) -> dict[str, Sample]:
-        cases = _scores(data, arm, "ood_accuracy", ", in place")
-        return cases | (_scores(data, CNN_PAIRS, RIGHT, ", isolated pairs") if arm == CNN_ISOLATED else {})
 
-    return Statement(bound(f"{RIGHT_SHARE}, {words}", COMPOSES), lambda data: _scores(data, arm, RIGHT), alternatives)
+def _each(data: Data, arm: str, words: str = "", other: str = "") -> dict[str, tuple[xarray.Dataset, ...]]:
+    """Return the Dataset of an arm, and of another one if given, for each number of factors with trained networks."""
+    full = data["factors"].sel(data=ALL_KEPT)
+    cases = {f"{n} factors{words}": full.sel(count=n) for n in full["count"].values}
+    arms = [name for name in (arm, other) if name]
+    pairs = {case: tuple(own.sel(arm=name) for name in arms) for case, own in cases.items()}
+    return {case: own for case, own in pairs.items() if all(trained(part).any() for part in own)}
+
+
+def _samples(data: Data, arm: str, statistic: Statistic, words: str = "", fit: Fitting = fit) -> dict[str, Sample]:
+    return {case: measured(own, statistic, fit=fit) for case, (own,) in _each(data, arm, words).items()}
+
+
+def _failing(data: Data, score: str) -> dict[str, Sample]:
+    """Return a held-out score of CNNs without a remedy."""
+    return _samples(data, CNN_ALONE, f"ood_{score}")
+
+
+def _otherwise_failing(data: Data, score: str) -> dict[str, Sample]:
+    """Return the values' score instead of that of positions."""
+    by_values = partial(fit_by, score=RIGHT_KEPT)
+    return _samples(data, CNN_ALONE, RIGHT, ", all values", by_values) if score == "accuracy" else {}
 
 
 def _composing(arm: str, words: str, other: str, gain: str) -> tuple[Statement, Statement]:
     """Return statements that the networks of an arm compose, and do so more often than those of another arm."""
 
-    def gains(data: Data) -> dict[str, Sample]:
-        own, others = (data["factors"].sel(arm=name, data=ALL_KEPT) for name in (arm, other))
-        counts = own["count"].values
-        return {f"{n} factors": difference(RIGHT, own.sel(count=n), others.sel(count=n)) for n in counts}
+    def right(data: Data, learnt_by: str) -> dict[str, Sample]:
+        return _samples(data, arm, relative, fit=partial(fit_by, score=learnt_by))
 
-    return _right(above, arm, words), Statement(effect(f"{RIGHT_SHARE}, {gain}", LEAST_GAIN), gains)
+    def otherwise(data: Data, learnt_by: str) -> dict[str, Sample]:
+        own = partial(fit_by, score=learnt_by)
+        cases = _samples(data, arm, "ood_accuracy", ", in place") | _samples(data, arm, RIGHT, ", absolute", own)
+        return cases | (_samples(data, CNN_PAIRS, relative, ", isolated pairs", own) if arm == CNN_ISOLATED else {})
+
+    def gains(data: Data, learnt_by: str) -> dict[str, Sample]:
+        pairs = _each(data, arm, other=other)
+        return {case: difference(relative, *pair, fit=partial(fit_by, score=learnt_by)) for case, pair in pairs.items()}
+
+    learnt_by = {"learnt_by": RIGHT_KEPT}
+    return (
+        Statement(above(f"{SHARE}, {words}", COMPOSES, parameters=learnt_by), right, otherwise),
+        Statement(effect(f"{SHARE}, {gain}", LEAST_GAIN, word="specific", parameters=learnt_by), gains),
+    )
 
 
 _claim = partial(Claim, studies=("factors",), ours=True)
@@ -240,7 +346,7 @@ CLAIMS = (
         "C31",
         "CNNs fail to compose whether there are two, three, four or five factors",
         "§3.2",
-        (_right(below, CNN_ALONE, "CNN alone"),),
+        held_out_statements(FAILS, _failing, _otherwise_failing),
     ),
     _claim(
         "C32",
@@ -261,105 +367,3 @@ CLAIMS = (
         _composing(COORDINATE, "coordinate MLP", CNN_ALONE, "coordinate MLP less CNN"),
     ),
 )
-
-
-def factors_figure(result: xarray.Dataset) -> Figure:
-    """Plot accuracy, error and products by number of factors, accuracy by amount of data, and outputs."""
-    full = result.sel(data=ALL_KEPT)
-    titles = {
-        RIGHT: "every value right, held out",
-        "ood_accuracy": "bumps in place, held out",
-        "ood_over_blank": "error over blank, held out",
-        "products": "products per pixel, held out",
-    }
-    with styled():
-        figure = pyplot.figure(figsize=(12.4, 6.4), layout="constrained")
-        top, bottom = divided(figure, 2, 1, height_ratios=[1, 1])
-        panels = top.subplots(1, 4)
-        for ax, place, (name, title) in zip(panels, "abcd", titles.items(), strict=True):
-            _by_count(ax, full, name)
-            letter(ax, place, title)
-        for ax in panels[:2]:
-            ax.set_ylim(-0.03, 1.03)
-        panels[2].set_yscale("log")
-        panels[2].axhline(1, color="0.7", linewidth=0.8)
-        panels[3].plot(full["count"], full["target_products"].mean(["arm", "seed"]), "k:", label="right images")
-        panels[3].legend(fontsize=7)
-        left, right = divided(bottom, 1, 2, width_ratios=[1, 1.25])
-        for ax, place, arm in zip(left.subplots(1, 2, sharey=True), "ef", FEWER_DATA, strict=True):
-            _by_data(ax, result.sel(arm=arm))
-            letter(ax, place, arm)
-        left.legend(*left.axes[0].get_legend_handles_labels(), fontsize=7, loc="outside lower center", ncols=4)
-        left.supylabel("every value right, held out", fontsize=8)
-        _drawings(right, full)
-    return figure
-
-
-def _by_count(ax: Axes, full: xarray.Dataset, name: str) -> None:
-    """Plot each network as a dot, with a line through the means of each arm."""
-    counts = full["count"].values
-    for place, (arm, color) in enumerate(zip(ARMS, COLORS, strict=False)):
-        values = full[name].sel(arm=arm)
-        at = counts + 0.07 * (place - (len(ARMS) - 1) / 2)
-        dots = values.transpose("count", "seed").values
-        ax.plot(at, dots, "o", markersize=2, alpha=0.35, color=color, markeredgewidth=0)
-        ax.plot(at, values.mean("seed"), "-", color=color, label=arm)
-    ax.set(xticks=counts, xlabel="factors")
-
-
-def _by_data(ax: Axes, result: xarray.Dataset) -> None:
-    """Plot the share of right outputs against the number of training combinations, by number of factors."""
-    amounts = np.array([int(data) for data in result["data"].values if data != ALL_KEPT])
-    for count, color in zip(result["count"].values, COLORS, strict=False):
-        means = result[RIGHT].sel(count=count, data=amounts).mean("seed").values
-        ax.plot(amounts, means, "o-", markersize=3, color=color, label=f"{int(count)} factors")
-    ax.axhline(COMPOSES, color="0.7", linewidth=0.8)
-    ax.set(xscale="log", ylim=(-0.03, 1.03), xlabel="combinations trained on")
-    ax.set_xticks(amounts, [str(amount) for amount in amounts])
-    ax.set_xticks([], minor=True)
-
-
-def _drawings(figure: Figure, full: xarray.Dataset) -> None:
-    """Show target images and the first seed's outputs at a few held-out points, for the largest number of factors."""
-    own = full.sel(count=full["count"].values[-1])
-    images = {"right images": own["truth"].sel(arm=ARMS[0]), **{arm: own["drawing"].sel(arm=arm) for arm in ARMS}}
-    images = {name: drawn for name, drawn in images.items() if np.isfinite(drawn.values).any()}
-    axes = figure.subplots(own.sizes["sample"], len(images))
-    for column, (name, drawn) in zip(axes.T, images.items(), strict=True):
-        for ax, image in zip(column, drawn.values, strict=True):
-            ax.imshow(image, cmap="gray", vmin=0, vmax=1)
-            bare(ax)
-        column[0].set_title(name.replace(", ", ",\n"), fontsize=7)
-    figure.suptitle(f"(g) {int(own['count'])} factors, held out", fontsize=9)
-
-
-def needed(result: xarray.Dataset, arm: str, count: int) -> str:
-    """Return, as text, the smallest training-set size at which the mean share of right outputs reaches 90 %."""
-    means = result[RIGHT].sel(arm=arm, count=count).mean("seed")
-    enough = means["data"].values[means.values >= COMPOSES]
-    fewer = enough[enough != ALL_KEPT]
-    return str(int(fewer.min())) if len(fewer) else "all kept" if len(enough) else "not reached"
-
-
-def factors_caption(result: xarray.Dataset) -> str:
-    full = result.sel(data=ALL_KEPT)
-    counts = [int(count) for count in result["count"].values]
-
-    def line(name: str, arm: str) -> str:
-        means = (full[name].sel(arm=arm, count=count).mean().item() for count in counts)
-        return ", ".join("–" if np.isnan(mean) else f"{mean:.2f}" for mean in means)
-
-    shares = "; ".join(f"{arm} {line(RIGHT, arm)} ({line('ood_accuracy', arm)})" for arm in ARMS)
-    products = "; ".join(f"{arm} {line('products', arm)}" for arm in ARMS)
-    data = "; ".join(f"{arm} {', '.join(needed(result, arm, count) for count in counts)}" for arm in FEWER_DATA)
-    return (
-        f"Bumps with {', '.join(map(str, counts))} factors, the box of x and y held out, trained on all kept "
-        f"combinations; {seed_count(full['ood_accuracy'])}. Share of held-out outputs with every value "
-        f"right (in place) by number of factors: {shares}. (d) Products of single-factor functions per pixel "
-        f"(relative error {result.attrs['epsilon']:g}, counted up to 5): {products}. (e, f) Fewer combinations, "
-        f"{seed_count(result['ood_accuracy'].sel(arm=COORDINATE).isel(data=slice(1, None)))}; smallest "
-        f"number tried that reaches 90 % right: {data}. (g) The first seed's outputs."
-    )
-
-
-FIGURES = (FigureSpec("factors", "Remedies with more factors", ("factors",), factors_figure, factors_caption),)

@@ -1,7 +1,8 @@
 """Does the shape or the size of the hold-out matter? (extra)
 
 The bump-coded CNN is trained with a box, a corner, an L shape, random combinations or the published cross (which
-removes entire values of x and y) held out, and with centred boxes of several sizes on small and large grids.
+removes entire values of x and y) held out, and with centred boxes of several sizes on small and large grids. The paper
+also mentions a box of equal area in the bottom left corner of the image, i.e. at small x and large y.
 """
 
 from __future__ import annotations
@@ -14,14 +15,17 @@ import xarray
 from matplotlib import pyplot
 from matplotlib.figure import Figure
 
+from recombine.holdouts import Center
 from recombine.panels import COLORS, divided, grid_image, seed_count, styled
 from recombine.papers.forced_rendering.presets import BumpPreset
 from recombine.reproduction.figures import FigureSpec
 from recombine.reproduction.measuring import Batch, base_attributes, grid_maps, grid_variables, tabulate
 from recombine.reproduction.preset import Several
 from recombine.reproduction.study import DONE, Arm, Study, Trials
+from recombine.tasks import Task
 
-SHAPES = ("center", "corner", "L", "cross", "random")
+BOTTOM_LEFT = "bottom left"
+SHAPES = ("center", "corner", BOTTOM_LEFT, "L", "cross", "random")
 SHAPE, SIZE = "shape", "size"
 
 
@@ -38,11 +42,14 @@ class HoldoutStudy(Study[Settings]):
     name: ClassVar[str] = "holdouts"
     question: ClassVar[str] = "Does the shape or the size of the held-out region matter?"
     settings: ClassVar[type[Settings]] = Settings
+    version: ClassVar[int] = 2
 
     def arms(self, preset: Settings) -> list[Arm]:
+        center = preset.spec(holdout="center").task
+        kinds = {shape: bottom_left(center) if shape == BOTTOM_LEFT else shape for shape in SHAPES}
         arms = [
-            Arm((SHAPE, preset.size, shape), preset.spec(holdout=shape, allow_unseen=shape == "cross"), extra=True)
-            for shape in SHAPES
+            Arm((SHAPE, preset.size, shape), preset.spec(holdout=own, allow_unseen=shape == "cross"), extra=True)
+            for shape, own in kinds.items()
         ]
         for size in preset.holdout_sizes:
             for percent in preset.holdout_percents:
@@ -71,6 +78,12 @@ class HoldoutStudy(Study[Settings]):
         grid = grid_variables(trials.first.spec)
         attributes = base_attributes(trials, size=base)
         return xarray.Dataset(variables, coords={"x": grid["x"], "y": grid["y"]}, attrs=attributes)
+
+
+def bottom_left(task: Task) -> Center:
+    """Return a hold-out of the same area as the task's square, in the bottom left corner of the image."""
+    side = round(int(task.held_out.sum()) ** 0.5)
+    return Center(low=(0, task.grid.shape[1] - side), high=(side - 1, task.grid.shape[1] - 1))
 
 
 STUDY = HoldoutStudy()

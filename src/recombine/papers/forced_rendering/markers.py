@@ -20,8 +20,9 @@ from torch import Tensor
 
 from recombine import metrics
 from recombine.papers.forced_rendering import attention, controls, depth, encoding_width, encodings, holdouts, mlp
+from recombine.papers.forced_rendering.penalties import BOXED, PenaltySettings
 from recombine.papers.forced_rendering.penalties import STUDY as PENALTIES
-from recombine.papers.forced_rendering.penalties import PenaltySettings
+from recombine.papers.forced_rendering.presets import CODES
 from recombine.papers.forced_rendering.samples import LOW_RANK_WHOLE, WHOLE
 from recombine.papers.forced_rendering.scores import training_fit
 from recombine.papers.forced_rendering.stripes import STUDY as STRIPES
@@ -216,8 +217,9 @@ def _few(preset: Settings, coordinate: RunSpec) -> Iterator[RunSpec]:
 
 def _varied(preset: Settings, coordinate: RunSpec) -> Iterator[RunSpec]:
     yield from _of(encodings.STUDY, preset, lambda code, holdout: holdout in (encodings.BOX, encodings.CORNER))
-    yield from _of(depth.STUDY, preset, lambda code, depth: depth in SOME_DEPTHS)
-    yield from _of(holdouts.STUDY, preset, lambda kind, size, holdout: size == preset.size and holdout != "cross")
+    yield from _of(depth.STUDY, preset, lambda code, depth: code in CODES and depth in SOME_DEPTHS)
+    omitted = ("cross", holdouts.BOTTOM_LEFT)
+    yield from _of(holdouts.STUDY, preset, lambda kind, size, holdout: size == preset.size and holdout not in omitted)
     yield from _of(STRIPES, preset)
     yield from _of(encoding_width.STUDY, preset, lambda variance: variance in (1, 11))
     yield from _of(controls.STUDY, preset, lambda arm: arm == WHOLE)
@@ -235,7 +237,7 @@ def _varied(preset: Settings, coordinate: RunSpec) -> Iterator[RunSpec]:
             yield _changed(plain, isolated=True, training=f"pick:{bumps}")
         yield from (_changed(plain, holdout=holdout) for holdout in ("random", "corner"))
 
-    yield from _of(PENALTIES, preset)
+    yield from _of(PENALTIES, preset, lambda arm, vectors: vectors not in BOXED)
     yield from _of(controls.STUDY, preset, lambda arm: arm == LOW_RANK_WHOLE)
     kept = {attention.BASE, attention.RATE, attention.CORNER, *(f"depth {own}" for own in preset.coordinate_depths)}
     yield from _of(attention.STUDY, preset, lambda name, variant: name == attention.COORDINATE and variant in kept)

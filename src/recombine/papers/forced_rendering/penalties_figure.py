@@ -12,7 +12,8 @@ from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch, Rectangle
 
 from recombine import panels
-from recombine.papers.forced_rendering.penalties import ARMS, BOTH, NONE, RAW, UNIT, VARIANCE, mean_roughness
+from recombine.papers.forced_rendering.penalties import ARMS, BOTH, NONE, RAW, UNIT, VARIANCE
+from recombine.papers.forced_rendering.penalties_claims import log_roughness
 from recombine.reproduction.figures import FigureSpec
 
 
@@ -98,7 +99,7 @@ def penalties_caption(result: xarray.Dataset) -> str:
         raw, own = panels.of_shared_seeds(over.sel(vectors=RAW), over.sel(vectors=UNIT))
         means = f"{panels.geometric_mean(raw):.2f} against {panels.geometric_mean(own):.2f} on unit vectors"
         conventions.append(f"{ARMS[arm]} {means} ({panels.seed_count(raw)})")
-    without, penalised = (panels.geometric_mean(mean_roughness(unit.sel(arm=arm))) for arm in (NONE, BOTH))
+    without, penalised = (10 ** log_roughness(unit.sel(arm=arm)).mean().item() for arm in (NONE, BOTH))
     return (
         "(a) Architecture, with embeddings of the penalised network. (b) Embeddings of the middle value, minus their "
         f"median, without and with both penalties: effective rank {_mean(result, 'rank', NONE):.1f} and "
@@ -106,9 +107,10 @@ def penalties_caption(result: xarray.Dataset) -> str:
         f"{_mean(result, 'band', BOTH):.2f}, bands within a pixel of their coordinate "
         f"{100 * _mean(result, 'aligned', NONE):.0f} % and {100 * _mean(result, 'aligned', BOTH):.0f} %, means over "
         f"all values and {panels.seed_count(unit['rank'])}. (c) log10 of the volume element by stage, from finite "
-        "differences since one-hot codes have no derivative; its roughness (median absolute Laplacian, mean over the "
-        f"stages after the embedding) is {without:.3f} without and {penalised:.3f} with both penalties. (d) Held-out "
-        "against training error, one dot per seed. Held-out error over blank, geometric mean over seeds because of a "
+        "differences since one-hot codes have no derivative, after aligning embeddings of neighbouring values in sign; "
+        "its roughness over held-out points (median absolute Laplacian, geometric mean over hidden stages and output) "
+        f"is {without:.3f} without and {penalised:.3f} with both penalties. (d) Held-out against training error, one "
+        "dot per seed. Held-out error over blank, geometric mean over seeds because of a "
         f"few outliers: {errors}. The same with the published scripts' penalty on raw vectors, over seeds trained with "
         f"both: {', '.join(conventions)}."
     )

@@ -6,7 +6,8 @@ of which only the first has the gap. The code is (cos θ, sin θ), plus a one-ho
 Conventions: errors are divided by the error of a blank image for that digit, averaged over the gap. `stage_speed` is
 the ratio of mean ‖df/dθ‖ inside to outside the gap. `roughness_held` and `roughness_kept` are defined as in the bump
 task, with speed in place of volume. Images (0 to 255) and principal components of the stages are from the first seed.
-Variables for networks trained on several digits start with `many_`.
+Variables for networks trained on several digits start with `many_`, and those for all widths of the gap, with one and
+with several digits, with `gaps_`.
 
 The smoothness of stages is compared with the bump task, where stages of failing networks are rough. Networks of the two
 tasks are paired by index, since their seeds are unrelated.
@@ -16,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from itertools import product
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
@@ -26,20 +28,23 @@ from pydantic import Field
 from torch import Tensor
 
 from recombine.decoders import CNN
+from recombine.holdouts import Center
 from recombine.metrics import features, log_volume, metric_tensor, roughness
 from recombine.papers.forced_rendering.presets import WithDepth
 from recombine.papers.forced_rendering.samples import FAILING, decades, difference, measured
 from recombine.reproduction.claims import Claim, Data, Sample, Statement
 from recombine.reproduction.criteria import above, effect
 from recombine.reproduction.measuring import Batch, base_attributes, tabulate
-from recombine.reproduction.preset import Count, Positive, Seeds
+from recombine.reproduction.preset import AnyNumber, Count, Positive, Seeds
 from recombine.reproduction.study import Arm, Study, Trials
 from recombine.specs import RunSpec
-from recombine.tasks.rotation import RotationTask
+from recombine.tasks.rotation import GAP, RotationTask
 
 ONE, MANY = "one digit", "many digits"
 OUTPUT, BLEND, TRUTH = "output_image", "blend_image", "truth_image"
 """Names of the stored images at angles across the gap."""
+WIDTH = GAP[1] - GAP[0]
+"""Width of the paper's gap in degrees."""
 MARGIN, INNER_MARGIN = 0.25, 0.4
 """Fraction of the gap excluded from regressions at each edge, by default and in the stricter alternative."""
 INNER_DIMS = {
@@ -63,11 +68,13 @@ class Settings(WithDepth):
     """Number of digits in the variant with several digits."""
     rotation_seeds: Seeds = 64
     """Number of seeds for networks trained on one digit."""
+    rotation_gaps: Annotated[AnyNumber, Field(max_length=36)] = (10, 20, 60, 90)
+    """Other widths of the gap in degrees, around the same angle."""
 
     variants: ClassVar[Mapping[str, Any]] = {
         "quick": {
             "angles": 120, "rotation_size": 14, "rotation_width": 16, "rotation_steps": 300, "rotation_lr": 5e-3,
-            "digits": 3, "rotation_seeds": 3,
+            "digits": 3, "rotation_seeds": 3, "rotation_gaps": (20, 80),
         }
     }  # fmt: skip
 
@@ -76,14 +83,21 @@ class RotationStudy(Study[Settings]):
     name: ClassVar[str] = "rotation"
     question: ClassVar[str] = "How does a network fill a gap between the angles it was trained on?"
     settings: ClassVar[type[Settings]] = Settings
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     metrics: ClassVar[tuple[str, ...]] = ("features", "log_volume", "metric_tensor", "roughness")
 
     def arms(self, preset: Settings) -> list[Arm]:
         angles = max(36, preset.angles // preset.digits)  # at least one every ten degrees
+        grids = {ONE: {"angles": preset.angles}, MANY: {"angles": angles, "digits": preset.digits}}
         return [
-            Arm((ONE,), _spec(preset, angles=preset.angles), seeds=preset.rotation_seeds),
-            Arm((MANY,), _spec(preset, angles=angles, digits=preset.digits), extra=True),
+            Arm((ONE,), _spec(preset, **grids[ONE]), seeds=preset.rotation_seeds),
+            Arm((MANY,), _spec(preset, **grids[MANY]), extra=True),
+            *(
+                Arm((arm, width), _spec(preset, **grid, holdout=gap_of(width, **grid)), extra=True)
+                for arm, grid in grids.items()
+                for width in preset.rotation_gaps
+                if width != WIDTH
+            ),
         ]
 
     def measure(self, trials: Trials[Settings]) -> xarray.Dataset:
@@ -95,6 +109,7 @@ class RotationStudy(Study[Settings]):
         first, preset = Batch([trials.pictured_run(ONE)], trials.device), trials.preset
         return (
             one.merge(many.rename(renamed), join="outer")
+            .merge(_by_width(trials), join="outer")
             .assign_coords(_angles(Batch(trials[MANY][:1], trials.device), "many_") | _angles(first))
             .assign(_pictures(first) | _components(first))
             .assign_attrs(base_attributes(trials, size=preset.rotation_size, digits=preset.digits))
@@ -119,6 +134,25 @@ def _tabulated(trials: Trials[Settings], arm: str, measure: Callable[[Batch], di
     """Return the measurements of one arm (experimental condition) for every seed."""
     alone = Trials(trials.preset, trials.device, {(arm,): trials[arm]})
     return tabulate(alone, ("arm",), measure, INNER_DIMS).isel(arm=0, drop=True)
+
+
+def _by_width(trials: Trials[Settings]) -> xarray.Dataset:
+    """Return scores and regression weights for all widths of the gap."""
+    widths = sorted({WIDTH, *(labels[1] for labels in trials if len(labels) > 1)})
+    arms = {(arm, w): trials[arm] if w == WIDTH else trials[arm, w] for arm in (ONE, MANY) for w in widths}
+
+    def measured(batch: Batch) -> dict[str, Any]:
+        scores = _over_angles(batch)
+        return {name: value for name, value in scores.items() if name not in INNER_DIMS}
+
+    result = tabulate(Trials(trials.preset, trials.device, arms), ("digits", "width"), measured)
+    return result.rename({str(name): f"gaps_{name}" for name in result.data_vars})
+
+
+def gap_of(width: float, angles: int, digits: int = 1) -> Center:
+    """Return the hold-out of a gap of some width in degrees, around the middle of the paper's gap."""
+    middle = sum(GAP) / 2
+    return RotationTask.gap(angles, digits, (middle - width / 2, middle + width / 2))
 
 
 def _angles(batch: Batch, prefix: str = "") -> dict[str, Any]:
@@ -338,6 +372,10 @@ def otherwise_blended(data: Data) -> dict[str, Sample]:
         "whole gap, on truth and linear blend": measured(own, "blend_less_truth"),
         MANY: _many_digits(data, "edges_less_truth"),
     }
+    for arm, width in product((ONE, MANY), own["width"].values if "width" in own.dims else ()):
+        if width != WIDTH:
+            part = _prefixed(own, "gaps").sel(digits=arm, width=width)
+            samples[f"{arm}, gap of {width:g}°"] = measured(part, "edges_less_truth")
     if "controls" in data:
         bumps = data["controls"].sel(arm=FAILING)
         count = min(bumps.sizes["seed"], own.sizes["seed"])
@@ -349,9 +387,15 @@ def otherwise_blended(data: Data) -> dict[str, Sample]:
 
 def _many_digits(data: Data, statistic: str) -> Sample:
     """Return a statistic of the networks trained on several digits."""
-    result = data["rotation"]
-    names = {name: str(name).removeprefix("many_") for name in result.data_vars if str(name).startswith("many_")}
-    return measured(result[list(names)].rename(names), statistic)
+    return measured(_prefixed(data["rotation"], "many"), statistic)
+
+
+def _prefixed(result: xarray.Dataset, prefix: str) -> xarray.Dataset:
+    """Return the variables whose names start with a prefix, without it."""
+    names = {
+        name: str(name).removeprefix(f"{prefix}_") for name in result.data_vars if str(name).startswith(f"{prefix}_")
+    }
+    return result[list(names)].rename(names)
 
 
 def _rougher_inside(networks: xarray.Dataset) -> xarray.DataArray:

@@ -17,7 +17,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure, SubFigure
 
 from recombine.metrics.stages import INPUT
-from recombine.panels import HOLDOUT_COLOR, bare, divided, seed_count, styled
+from recombine.panels import COLORS, HOLDOUT_COLOR, band, bare, divided, seed_count, styled
 from recombine.papers.forced_rendering.rotation import BLEND, OUTPUT, TRUTH
 from recombine.reproduction.figures import FigureSpec
 
@@ -43,7 +43,7 @@ def embeddings() -> dict[str, Embed]:
 
 
 def rotation_figure(result: xarray.Dataset) -> Figure:
-    """Plot the error against angle for one and several digits, stages in two dimensions, and images across the gap."""
+    """Plot errors against angle, weights against the gap's width, stages in two dimensions, and images in the gap."""
     methods = embeddings()
     with styled():
         figure = pyplot.figure(figsize=(9.2, 5.7 + 1.7 * len(methods)), layout="constrained")
@@ -58,7 +58,9 @@ def _curves(part: SubFigure, result: xarray.Dataset) -> None:
     """Plot the error against angle, with the gap shaded up to the adjacent training angles."""
     many = {"many_error": "digit with the gap", "many_error_others": "other digits, mean"}
     panels = {"(a) one digit": {"error": ""}, f"(e) {result.attrs['digits']} digits, a gap for one": many}
-    axes = part.subplots(1, 2, sharey=True)
+    *axes, last = part.subplots(1, 3)
+    axes[1].sharey(axes[0])
+    _weights(last, result)
     for ax, (title, labels) in zip(axes, panels.items(), strict=True):
         for name, color in zip(labels, ("C0", "C1"), strict=False):
             error = result[name].dropna("seed", how="all")
@@ -72,6 +74,16 @@ def _curves(part: SubFigure, result: xarray.Dataset) -> None:
     axes[1].legend(loc="upper right")
     axes[0].set_ylim(bottom=0)  # set after drawing both panels, which share the axis
     axes[0].set_ylabel("MSE over that of blank")
+
+
+def _weights(ax: Axes, result: xarray.Dataset) -> None:
+    """Plot the weight of the edges less that of the truth against the width of the gap."""
+    weights = result["gaps_edges_less_truth"]
+    for digits, color in zip(weights["digits"].values, COLORS, strict=False):
+        band(ax, weights.sel(digits=digits).transpose("width", "seed"), digits, color)
+    ax.axhline(0, color="0.7", linewidth=0.8, zorder=0)
+    ax.set(title="(f) edges less truth", xlabel="width of the gap (degrees)", ylabel="weight", ylim=(-1.05, 1.05))
+    ax.legend(loc="upper left")
 
 
 def _stages(part: SubFigure, result: xarray.Dataset, methods: Mapping[str, Embed]) -> None:
@@ -145,8 +157,19 @@ def rotation_caption(result: xarray.Dataset) -> str:
         f"(e) {result.attrs['digits']} digits, one of them with the gap, "
         f"{seed_count(result['many_ood_over_blank'])}: error {mean('many_ood_over_blank')} in the gap, "
         f"{mean('many_id_over_blank')} elsewhere; weights {mean('many_truth_weight')} for the truth and "
-        f"{mean('many_edges_weight')} for the edges."
+        f"{mean('many_edges_weight')} for the edges. (f) Weight of the edges minus that of the truth by the width of "
+        f"the gap, mean and standard error over {seed_count(result['gaps_edges_less_truth'])}: {_by_width(result)}."
     )
+
+
+def _by_width(result: xarray.Dataset) -> str:
+    weights = result["gaps_edges_less_truth"].mean("seed")
+    rows = (
+        f"{digits} " + ", ".join(f"{weights.sel(digits=digits, width=width):.2f} at {width:g}°" for width in widths)
+        for digits in weights["digits"].values
+        if len(widths := weights["width"].values)
+    )
+    return "; ".join(rows)
 
 
 FIGURES = (FigureSpec("fig9", "A gap in rotation", ("rotation",), rotation_figure, rotation_caption),)

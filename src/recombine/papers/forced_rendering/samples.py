@@ -14,12 +14,13 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import product
 from operator import sub
+from typing import Any
 
 import numpy as np
 import xarray
 
 from recombine.reproduction.claims import Data, Sample, Statement
-from recombine.reproduction.criteria import Criterion, Fit, Learnt, above, below
+from recombine.reproduction.criteria import Criterion, Fit, Learnt, above, below, effect
 from recombine.reproduction.intervals import CONFIDENCE, Estimate, Interval, Share
 
 COMPOSING_ACCURACY = 0.9
@@ -70,14 +71,22 @@ def measured(networks: xarray.Dataset, statistic: Statistic, fit: Callable[[xarr
     return sample(number(networks, statistic), networks, fit=fit)
 
 
+def case(words: str, compute: Callable[[], Sample]) -> dict[str, Sample]:
+    """Return one case, or none if it needs a variable or label that the Datasets, of an earlier version, lack."""
+    try:
+        return {words: compute()}
+    except KeyError:
+        return {}
+
+
 def measured_by(networks: xarray.Dataset, statistic: Statistic, words: str, *dims: str) -> dict[str, Sample]:
     """Return the sample of a statistic for every trained arm along `dims`; `words` is the template for case names."""
-    cases = {}
+    cases: dict[str, Sample] = {}
     for labels in product(*(networks[dim].values for dim in dims)):
         arm = dict(zip(dims, labels, strict=True))
         own = networks.sel(arm)
         if trained(own).any():
-            cases[words.format(**arm)] = measured(own, statistic)
+            cases |= case(words.format(**arm), partial(measured, own, statistic))
     return cases
 
 
@@ -168,14 +177,29 @@ def controlled(
     """Compare a statistic between pairs of arms of the control study, if available, seed by seed."""
     if "controls" not in data:
         return {}
-    arms = data["controls"]
-    return {
-        case: compared(statistic, arms.sel(arm=own), arms.sel(arm=other), untrained=other in INITIAL)
-        for case, (own, other) in pairs.items()
-    }
+    arms, cases = data["controls"], dict[str, Sample]()
+    for words, (own, other) in pairs.items():
+        both = arms.sel(arm=own), arms.sel(arm=other)
+        cases |= case(words, partial(compared, statistic, *both, untrained=other in INITIAL))
+    return cases
 
 
-def less_controls(data: Data, statistic: Statistic) -> dict[str, Sample]:
-    """Return a statistic of failing networks minus that of each control."""
-    pairs = {f"less {other}": (failing, other) for failing, others in CONTROLS.items() for other in others}
-    return controlled(data, statistic, pairs)
+def specific(
+    words: str, smallest: float, statistic: Callable[..., xarray.DataArray], other: str = STRIPED, **fields: Any
+) -> Statement:
+    """Return the statement that a statistic is larger in failing CNNs than in others, by default composing ones.
+
+    Both have the same architecture. The differences to the other controls, and those of low-rank decoders, are beside
+    it. The criterion's parameters are passed to the statistic.
+    """
+
+    def differences(data: Data, others: Mapping[str, tuple[str, ...]], **parameters: float | str) -> dict[str, Sample]:
+        pairs = {f"less {own}": (failing, own) for failing, arms in others.items() for own in arms}
+        return controlled(data, partial(statistic, **parameters), pairs)
+
+    beside = {failing: tuple(arm for arm in arms if arm != other) for failing, arms in CONTROLS.items()}
+    contrast = "trained less untrained CNNs" if other in INITIAL else "failing less composing CNNs"
+    criterion = effect(f"{words}, {contrast}", smallest, word="specific", **fields)
+    return Statement(
+        criterion, partial(differences, others={FAILING: (other,)}), controls=partial(differences, others=beside)
+    )

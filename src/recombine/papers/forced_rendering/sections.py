@@ -42,18 +42,20 @@ SECTIONS = (
         "activity along separate directions (factorization F); and how much a small step in the coordinates is "
         "stretched (the volume element dv). A hole that is stretched or squeezed shows up as a box in the maps of dv. "
         "The controls show whether networks that compose, that are untrained, or that saw the whole grid look the "
-        "same. Only if they differ can one of these quantities explain the failure.",
-        ("fig2", "fig5", "fig11", "fig12", "fig13", "fig14", "controls"),
-        ("C4", "C5", "C6", "C17", "C20"),
+        "same. Only if they differ can one of these quantities explain the failure. Whether factorization is its cause "
+        "is tested by penalising or rewarding its loss.",
+        ("fig2", "fig5", "fig11", "fig12", "fig13", "fig14", "controls", "causal"),
+        ("C4", "C5", "C6", "C17", "C20", "C36"),
     ),
     Section(
         "numbers",
         "Which metrics predict failure",
         "A metric that explains composition should separate composing from failing networks without using the held-out "
         "images, and should do so for architectures that were not used to select it. All candidates are ranked by how "
-        "well they do this: 0.5 is chance, 1 is perfect.",
-        ("markers",),
-        ("C21",),
+        "well they do this: 0.5 is chance, 1 is perfect. The best, with a threshold fixed in advance, then predict "
+        "which networks compose in settings that are new to them.",
+        ("markers", "prospective"),
+        ("C21", "C35"),
     ),
     Section(
         "architecture",
@@ -62,9 +64,9 @@ SECTIONS = (
         "has an embedding that is an image, and penalties push these images to be simple (low rank) and equal in "
         "variance. The figures show the embeddings, the volume element, and which penalty matters. A decoder that "
         "computes each pixel from the code and the pixel's position, shown for comparison, is forced to render "
-        "without any penalty.",
-        ("fig3", "fig6", "attention"),
-        ("C7", "C8", "C9", "C25"),
+        "without any penalty. A ladder leads from one to the other and shows which of its steps matters.",
+        ("fig3", "fig6", "attention", "ladder"),
+        ("C7", "C8", "C9", "C25", "C37"),
     ),
     Section(
         "data",
@@ -98,10 +100,11 @@ SECTIONS = (
         "theory",
         "Theory",
         "A network composes if its output is a short sum of products in which every factor has its own function. This "
-        "can be counted pixel by pixel, and each stage can be tested for a separate block of directions per factor. "
+        "can be counted in the kernel of its outputs, and each stage can be tested for a separate block of directions "
+        "per factor. "
         "Kernel regimes are the same idea applied to similarities between outputs.",
         ("theory", "regimes"),
-        ("C18", "C27", "C28", "C29", "C30"),
+        ("C18", "C27", "C28", "C29"),
     ),
     Section(
         "factors",

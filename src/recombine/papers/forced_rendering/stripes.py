@@ -1,12 +1,13 @@
 """Remedy B: do examples of single factors make a network compose? (§4.2, App. D, Fig. 4 a, b, d, e, 7)
 
 Networks are trained on all 2N stripes and a few bumps from the kept (not held-out) combinations, or on the same number
-of bumps without stripes. In Fig. 7b, the number of bumps is a percentage of the kept combinations.
+of bumps without stripes. In Fig. 7b, the number of bumps is a percentage of the kept combinations. The first stage is
+also measured before training.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -25,13 +26,14 @@ from recombine.papers.forced_rendering.threshold_figure import threshold_panel
 from recombine.reproduction import measuring
 from recombine.reproduction.figures import FigureSpec
 from recombine.reproduction.preset import Several
-from recombine.reproduction.study import Arm, Study, Trials
+from recombine.reproduction.study import Arm, InitialRun, Labels, Study, Trials, initial_runs
 from recombine.reproduction.tables import listed_attribute, output
 from recombine.specs import RunSpec
+from recombine.store import Run
 from recombine.tasks import Task
 
-WITH, WITHOUT, PERCENT, PERCENT_ALONE, FULL = FAMILIES = (
-    "stripes", "bumps alone", "stripes, per cent", "bumps alone, per cent", "all training bumps",
+WITH, WITHOUT, PERCENT, PERCENT_ALONE, FULL, UNTRAINED = FAMILIES = (
+    "stripes", "bumps alone", "stripes, per cent", "bumps alone, per cent", "all training bumps", "untrained",
 )  # fmt: skip
 STRIPES_ONLY, STRIPES_AND_BUMPS = "stripes only", "stripes and bumps"
 """Arms (experimental conditions) of the tuning study, also shown in Fig. 4f."""
@@ -62,7 +64,7 @@ class StripeStudy(Study[StripeSettings]):
     name: ClassVar[str] = "stripes"
     question: ClassVar[str] = "Do examples of single factors make a network compose?"
     settings: ClassVar[type[StripeSettings]] = StripeSettings
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     metrics: ClassVar[tuple[str, ...]] = (
         "band_position", "extreme_pixel", "features", "hits", "interior", "mean_band_index", "squared_error",
         "stage_profile", "stripe_superposition",
@@ -79,8 +81,15 @@ class StripeStudy(Study[StripeSettings]):
         preset, spec = trials.preset, trials.first.spec
         striped_runs = {run.key for bumps in preset.bumps for run in trials[WITH, bumps]}
         profiled_runs = striped_runs | {run.key for run in trials[FULL, preset.samples]}
+        arm = preset.closest(SOME)
+        initial = initial_runs(run.spec for run in trials[WITH, arm])  # the same for every number of bumps
 
         def measured(batch: measuring.Batch) -> dict[str, Any]:
+            if isinstance(batch.runs[0], InitialRun):
+                return {
+                    **measuring.stage_profile(batch, probes=False, maps=False),
+                    **band_scores(first_stage_maps(batch), preset.width),
+                }
             values = {**batch.scores, **training_fit(batch), "drawing": measuring.drawings(batch)}
             task, key = batch.task, batch.runs[0].key
             if key in striped_runs:
@@ -92,15 +101,17 @@ class StripeStudy(Study[StripeSettings]):
             return values
 
         dims = {**measuring.stage_dims(), "drawing": measuring.DRAWING}
-        result = measuring.tabulate(trials, ("family", "bumps"), measured, dims)
+        runs: dict[Labels, Sequence[Run]] = {**dict(trials.items()), (UNTRAINED, arm): initial}
+        result = measuring.tabulate(Trials(preset, trials.device, runs), ("family", "bumps"), measured, dims)
+        result[measuring.TRAINED].loc[{"family": UNTRAINED}] = 0.0
         stripes = spec.task.render(spec.task.isolated_values())
-        maps = first_stage_maps(measuring.Batch([trials.pictured_run(WITH, preset.closest(SOME))], trials.device))[0]
+        maps = first_stage_maps(measuring.Batch([trials.pictured_run(WITH, arm)], trials.device))[0]
         most_varying = maps[maps.var(dim=(-2, -1)).argsort(descending=True)[:8]]  # shown in Fig. 4e
         return measuring.with_positions(result, spec, "log_volume").drop_vars("mean_log_volume").assign(
             activation=(("neuron", "y", "x"), most_varying.cpu().numpy().astype(np.float32)),
             stripe_image=(("stripe", "row", "column"), stripes.numpy().astype(np.float32)),
         ).assign_attrs(measuring.base_attributes(
-            trials, size=preset.size, shown=preset.closest(SOME), many=preset.closest(MANY), full=preset.samples,
+            trials, size=preset.size, shown=arm, many=preset.closest(MANY), full=preset.samples,
             added=list(preset.bumps), percents=list(preset.percents),
         ))  # fmt: skip
 
@@ -184,6 +195,11 @@ STUDY = StripeStudy()
 def striped(result: xarray.Dataset, bumps: int) -> xarray.Dataset:
     """Return the networks trained on all stripes and the given number of bumps."""
     return result.sel(family=WITH, bumps=bumps)
+
+
+def untrained(result: xarray.Dataset) -> xarray.Dataset:
+    """Return the networks before training."""
+    return result.sel(family=UNTRAINED, bumps=result.attrs["shown"])
 
 
 def all_bumps(result: xarray.Dataset) -> xarray.Dataset:

@@ -1,7 +1,8 @@
 """Claims about stripes: do they make a network compose, and how do they change it?
 
 In C10 and C23, which compare training data, "bumps alone" means the same number of bumps without stripes. In C12 and
-C22, which compare with failing networks, it means all training bumps.
+C22, which compare with failing networks, it means all training bumps. Smoothness (C12) is measured as for penalties
+(C8): see `penalties_claims`.
 """
 
 from __future__ import annotations
@@ -16,12 +17,23 @@ import xarray
 
 from recombine.papers.forced_rendering import samples
 from recombine.papers.forced_rendering.depth import spread_excess
-from recombine.papers.forced_rendering.stripes import PERCENT, PERCENT_ALONE, WITHOUT, all_bumps, striped, with_bumps
+from recombine.papers.forced_rendering.penalties_claims import log_roughness
+from recombine.papers.forced_rendering.stripes import (
+    FULL,
+    PERCENT,
+    PERCENT_ALONE,
+    UNTRAINED,
+    WITHOUT,
+    all_bumps,
+    striped,
+    untrained,
+    with_bumps,
+)
 from recombine.reproduction.claims import Claim, Data, Sample, Samples, Statement
-from recombine.reproduction.criteria import above, below, effect
+from recombine.reproduction.criteria import Criterion, above, below, effect
 from recombine.reproduction.tables import first_hidden, listed_attribute
 
-CONTROLS = {f"failing less {other}": (samples.FAILING, other) for other in (samples.WHOLE, samples.UNTRAINED)}
+CONTROLS = {f"failing over {other}": (samples.FAILING, other) for other in (samples.WHOLE, samples.UNTRAINED)}
 Comparison = Callable[[xarray.Dataset, int], Sample]
 """Function that returns a sample from the study's Dataset for a number of bumps added to the stripes."""
 
@@ -51,7 +63,9 @@ def _less_all_bumps(statistic: samples.Statistic) -> Comparison:
     return lambda result, bumps: samples.difference(statistic, striped(result, bumps), all_bumps(result))
 
 
-_excess = _less_all_bumps(lambda own: -spread_excess(own))
+def _smoothing(statistic: samples.Statistic) -> Comparison:
+    """Compare a statistic between networks trained on all bumps and those trained on stripes and some bumps."""
+    return lambda result, bumps: samples.difference(statistic, all_bumps(result), striped(result, bumps))
 
 
 def hidden_stages(values: xarray.DataArray) -> list[int]:
@@ -84,29 +98,57 @@ def other_gains(data: Data) -> dict[str, Sample]:
     return cases
 
 
-def other_excess(data: Data) -> dict[str, Sample]:
-    """Return the excess for other numbers of bumps, at hidden stages, and of roughness in place of spread."""
-    result = data["stripes"]
-    full, own = all_bumps(result), striped(result, int(result.attrs["shown"]))
-    excess = full["spread_excess"] - own["spread_excess"]
-    rough = samples.ratio(lambda part: part["roughness_held"].isel(stage=slice(1, None)).mean("stage"), full, own)
-    return {
-        **_by_bumps(_excess, lambda n, about: n != about["shown"])(data),
-        **{f"layer {k - 1}": samples.sample(excess.isel(stage=k), full, own) for k in hidden_stages(excess)},
-        "median |Laplacian| in the hold-out, log10 ratio": rough,
-    }
-
-
-def other_bands(data: Data) -> dict[str, Sample]:
-    """Return results for other scores of the first stage, and for other numbers of bumps."""
-    statistics: dict[str, samples.Statistic] = {
-        "orientation": "first_orientation",
-        "alignment": "first_alignment",
-        "all units alike": lambda own: first_hidden(own["stripe_index"]),
-    }
+def other_smoothing(data: Data) -> dict[str, Sample]:
+    """Return results for other numbers of bumps, single stages and other points, and the excess of spread."""
     result, shown = data["stripes"], int(data["stripes"].attrs["shown"])
-    cases = {name: _less_all_bumps(statistic)(result, shown) for name, statistic in statistics.items()}
-    return {**cases, **_by_bumps(_less_all_bumps("first_band"), lambda n, about: n != about["shown"])(data)}
+    rough = all_bumps(result)["roughness_held"]
+    last = int(np.flatnonzero(rough.notnull().any("seed").values)[-1])
+    stages = {f"layer {k - 1}": k for k in hidden_stages(rough)} | {"output": last}
+    cases = dict(_by_bumps(_smoothing(log_roughness), lambda n, about: n != about["shown"])(data))
+    for name, k in stages.items():
+        cases[name] = _smoothing(partial(log_roughness, stage=k))(result, shown)
+    others: dict[str, tuple[str, samples.PerSeed]] = {
+        "kept points": ("roughness of kept points, decades", partial(log_roughness, name="roughness_kept")),
+        "whole grid": ("roughness of the whole grid, decades", partial(log_roughness, name="roughness")),
+        "spread of log10 dv": ("spread at the output, held-out less kept points, decades", spread_excess),
+    }
+    for case, (words, statistic) in others.items():
+        sample = _smoothing(statistic)(result, shown)
+        cases[case] = replace(sample, measures=f"{words}, bumps alone against stripes and bumps")
+    return cases
+
+
+def _less_untrained(statistic: samples.Statistic) -> Comparison:
+    """Compare a statistic between networks trained on stripes and some bumps and the same networks before training."""
+    return lambda result, bumps: samples.difference(
+        statistic, striped(result, bumps), untrained(result), untrained=True
+    )
+
+
+BANDS: dict[str, samples.Statistic] = {
+    "orientation": "first_orientation",
+    "alignment": "first_alignment",
+    "all units alike": lambda own: first_hidden(own["stripe_index"]),
+}
+"""Other scores of the first stage."""
+
+
+def _bands(criterion: Criterion, compared: Callable[[samples.Statistic], Comparison], needed: str) -> Statement:
+    """Return a statement on the first stage's band index; alternatives are other scores and numbers of bumps."""
+
+    def cases(data: Data) -> dict[str, Sample]:
+        if needed not in data["stripes"]["family"]:
+            return {}
+        return dict(_by_bumps(compared("first_band"), lambda n, about: n == about["shown"])(data))
+
+    def otherwise(data: Data) -> dict[str, Sample]:
+        result = data["stripes"]
+        if needed not in result["family"]:
+            return {}
+        others = {name: compared(own)(result, int(result.attrs["shown"])) for name, own in BANDS.items()}
+        return {**others, **_by_bumps(compared("first_band"), lambda n, about: n != about["shown"])(data)}
+
+    return Statement(criterion, cases, otherwise)
 
 
 def _by_percent(chosen: Callable[[int], bool], *, errors: bool = False) -> Samples:
@@ -162,12 +204,13 @@ CLAIMS = (
         (
             Statement(
                 effect(
-                    "spread of log10 dv at the output, held-out less kept points, bumps alone less stripes and bumps",
-                    0.1,
+                    "roughness of log10 dv over held-out points, bumps alone over stripes and bumps, decades",
+                    0.05,
+                    stage="hidden stages and output",
                 ),
-                _by_bumps(_excess, lambda n, about: n == about["shown"]),
-                other_excess,
-                partial(samples.controlled, statistic=spread_excess, pairs=CONTROLS),
+                _by_bumps(_smoothing(log_roughness), lambda n, about: n == about["shown"]),
+                other_smoothing,
+                partial(samples.controlled, statistic=log_roughness, pairs=CONTROLS),
             ),
         ),
         beside=("controls",),
@@ -177,10 +220,15 @@ CLAIMS = (
         "First-stage units of stripe-trained networks are banded, as penalised embeddings are",
         "§4.2, Fig. 4e, 3b",
         (
-            Statement(
-                effect("band index of first-stage maps, stripes and bumps less bumps alone", 0.1),
-                _by_bumps(_less_all_bumps("first_band"), lambda n, about: n == about["shown"]),
-                other_bands,
+            _bands(
+                effect("band index of first-stage maps, stripes and bumps less untrained", 0.1),
+                _less_untrained,
+                UNTRAINED,
+            ),
+            _bands(
+                effect("band index of first-stage maps, stripes and bumps less bumps alone", 0.1, word="specific"),
+                _less_all_bumps,
+                FULL,
             ),
         ),
     ),

@@ -8,10 +8,11 @@ dark bumps or an MLP. All quantities are measured in the interior of the hold-ou
   `beyond_truth`: variance explained by the true image, and additional variance explained by matching images;
 - `memorised`, `averaged`: variance explained by equal-weight matching outputs and by D(x̄) + D(ȳ); `…_null`: chance;
 - `kernel_or`, `kernel_product`, `kernel_radial`, `kernel_sum`: correlation between a kernel family and each of the
-  `SIMILARITIES` between held-out and kept outputs; `kernel_p`: p-value of `or` against shifted kernels (cosine only);
+  `SIMILARITIES` between held-out and kept outputs, or held-out ones at most `NEAR` steps apart; `kernel_p`: p-value of
+  `or` against shifted kernels (cosine only);
 - `block_contrast`: block contrast for each of the `CONTRASTS`;
 - `several_peaks`, `peak_count`, `centred_peaks`, `aligned`, `aligned_chance`, `away_aligned`, `away_chance`: see
-  `recombine.metrics.errors`.
+  `recombine.metrics.errors`; one value for each of the `PEAKS`.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from torch import Tensor
 
 from recombine import metrics
 from recombine.metrics import block_contrast, gram_matrix, kernel_families, nonnegative_superposition
+from recombine.metrics.errors import PEAK_SCORES, PROMINENCE
 from recombine.papers.forced_rendering.mlp import MLPSettings
 from recombine.papers.forced_rendering.presets import ALL_CODES, CODES
 from recombine.reproduction.measuring import TRAINED, Batch, Measured, base_attributes, sample_points, tabulate
@@ -47,12 +49,22 @@ def overlap(threshold: float) -> str:
 
 
 COSINE, DISTANCE, ALL_ROWS, STANDARDISED = "cosine", "L2 distance", "cosine, all rows", "cosine, rows standardised"
-SIMILARITIES = (COSINE, DISTANCE, *map(overlap, THRESHOLDS), ALL_ROWS, STANDARDISED)
+NEAR = 3
+"""Largest distance of held-out points whose outputs tell OR from sum kernels, in grid steps along each factor."""
+
+
+def near(similarity: str, within: int = NEAR) -> str:
+    """Return the name of a similarity between held-out outputs that are at most so many steps apart."""
+    return f"{similarity}, held-out points within {within:g} steps"
+
+
+SIMPLE = (COSINE, DISTANCE, *map(overlap, THRESHOLDS))
+SIMILARITIES = (*SIMPLE, ALL_ROWS, STANDARDISED, *map(near, SIMPLE))
 """Similarities with which kernels are compared, over rows in the interior unless the name says otherwise."""
 FAMILIES = ("or", "product", "radial", "sum")
 """Families of kernels; `or` is the smoothed binary factorized kernel."""
 FULL_MATRIX = "cosine, full matrix"
-CONTRASTS = (COSINE, DISTANCE, *map(overlap, THRESHOLDS), FULL_MATRIX)
+CONTRASTS = (*SIMPLE, FULL_MATRIX)
 """Similarities whose block contrast is measured, between held-out and kept outputs unless stated otherwise."""
 KERNELS = {
     "cosine": "cosine similarity", "l2": "L2 distance", "overlap": f"pixel overlap above {SHOWN_THRESHOLD:g}"
@@ -66,9 +78,24 @@ SUPERPOSITION_METRICS = (
     "peak_scores", "superposition_scores",
 )  # fmt: skip
 """Metrics used by `superposition_scores_of`."""
-SUPERPOSITION_DIMS = {**{f"kernel_{family}": ("similarity",) for family in FAMILIES}, "block_contrast": ("blocks",)}
-SUPERPOSITION_COORDS = {"similarity": list(SIMILARITIES), "blocks": list(CONTRASTS)}
 PEAK_NAMES = {"several": "several_peaks", "count": "peak_count", "centred": "centred_peaks"}
+OWN_MAXIMUM, TRUE_HEIGHT = "the output's own maximum", "the true bump's height"
+PEAK_THRESHOLDS = {OWN_MAXIMUM: (0.1, 0.2, 0.3, 0.4, 0.5), TRUE_HEIGHT: (0.1, 0.25)}
+"""Thresholds above which a maximum counts as a peak, by the height that they are fractions of."""
+
+
+def peaks(threshold: float, of: str, prominence: float = PROMINENCE) -> str:
+    """Return the name of the peaks above a threshold, with a prominence that is relative to the same height."""
+    return f"above {threshold:g} of {of}, prominence {prominence:g}"
+
+
+PEAKS = [peaks(threshold, of) for of, thresholds in PEAK_THRESHOLDS.items() for threshold in thresholds]
+SUPERPOSITION_DIMS = {
+    **{f"kernel_{family}": ("similarity",) for family in FAMILIES},
+    "block_contrast": ("blocks",),
+    **{PEAK_NAMES.get(name, name): ("peaks",) for name in PEAK_SCORES},
+}
+SUPERPOSITION_COORDS = {"similarity": list(SIMILARITIES), "blocks": list(CONTRASTS), "peaks": PEAKS}
 
 
 def superposed(networks: xarray.Dataset) -> xarray.DataArray:
@@ -110,19 +137,22 @@ def signal_scores(task: Task, drawn: Tensor, averaged: Tensor | None = None) -> 
     images = drawn + task.background
     grams = {COSINE: gram_matrix(images, "cosine"), DISTANCE: -gram_matrix(images, "l2")}
     grams |= {overlap(t): gram_matrix(images, "overlap", dark=dark, threshold=t) for t in THRESHOLDS}
-    inside = kernel_families(torch.stack(list(grams.values())), shape, held, rows=inner)
-    every = kernel_families(grams[COSINE], shape, held).agreement
-    standardised = kernel_families(grams[COSINE], shape, held, rows=inner, standardised=True).agreement
+    stacked, compared = torch.stack(list(grams.values())), partial(kernel_families, shape=shape, held_out=held)
+    inside = compared(stacked, rows=inner)
+    every = compared(grams[COSINE], shifts=False).agreement
+    standardised = compared(grams[COSINE], rows=inner, standardised=True, shifts=False).agreement
+    beside = compared(stacked, rows=inner, near=NEAR).agreement
     for family in FAMILIES:
-        rows = [inside.agreement[family], every[family][None], standardised[family][None]]
+        rows = [inside.agreement[family], every[family][None], standardised[family][None], beside[family]]
         scores[f"kernel_{family}"] = torch.cat(rows).mT
     scores["kernel_p"] = inside.p_value[0]
     contrasts = {name: block_contrast(gram, points, held) for name, gram in grams.items()}
     contrasts[FULL_MATRIX] = block_contrast(grams[COSINE], points)
     scores["block_contrast"] = torch.stack([contrasts[name] for name in CONTRASTS], dim=1)
 
-    peaks = metrics.peak_scores(drawn.unflatten(2, task.image_shape), points[:, :2], chosen=inner, dark=dark)
-    return {**scores, **{PEAK_NAMES.get(name, name): value for name, value in peaks.items()}}
+    counted = partial(metrics.peak_scores, drawn.unflatten(2, task.image_shape), points[:, :2], chosen=inner, dark=dark)
+    found = [counted(own=of == OWN_MAXIMUM, thresholds=own) for of, own in PEAK_THRESHOLDS.items()]
+    return scores | {PEAK_NAMES.get(name, name): torch.cat([part[name] for part in found], 1) for name in found[0]}
 
 
 class Settings(MLPSettings):
@@ -136,7 +166,7 @@ class SuperpositionStudy(Study[Settings]):
     name: ClassVar[str] = "superposition"
     question: ClassVar[str] = "What does a network that fails to compose draw instead?"
     settings: ClassVar[type[Settings]] = Settings
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     metrics: ClassVar[tuple[str, ...]] = (
         "averaged_codes", "nonnegative_weights", "theoretical_kernel", *SUPERPOSITION_METRICS
     )  # fmt: skip

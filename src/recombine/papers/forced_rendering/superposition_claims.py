@@ -1,38 +1,43 @@
 """Claims and figures about what failing networks draw instead, and about their kernels.
 
 Everything is measured in the interior of the hold-out. The first case of a claim is the bump-coded, default-depth CNN.
+Claims about why networks fail are specific if failing networks have more of a statistic than composing ones.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import partial, reduce
 
 import numpy as np
 import xarray
 from matplotlib import pyplot
 from matplotlib.figure import Figure, SubFigure
 
+from recombine.metrics.errors import MARGIN
 from recombine.panels import COLORS, HOLDOUT_COLOR, band, bare, divided, drawn_image, seed_count, styled
 from recombine.papers.forced_rendering import samples
 from recombine.papers.forced_rendering import superposition as measures
 from recombine.papers.forced_rendering.presets import CODES
 from recombine.papers.forced_rendering.superposition import CNN_ARM, COSINE, SHOWN_THRESHOLD, overlap, superposed
 from recombine.reproduction.claims import Claim, Data, Sample, Statement
-from recombine.reproduction.criteria import above, effect
+from recombine.reproduction.criteria import Criterion, above, effect
 from recombine.reproduction.figures import FigureSpec
 
 SUPERPOSED = 0.2
 """Smallest relevant difference in variance explained."""
 RIVALS = ("product", "radial")
+"""Kernels with which the OR kernel is compared over held-out and kept outputs, where its sum form equals it."""
+BESIDE_SUM = "less the sum kernel, held-out outputs"
 
 
 def _networks(data: Data, code: str = "bump", decoder: str = CNN_ARM) -> xarray.Dataset:
     return data["superposition"].sel(encoding=code, decoder=decoder)
 
 
-def _of(data: Data, statistic: samples.Statistic, code: str = "bump", **options: str) -> Sample:
-    return samples.measured(_networks(data, code), partial(statistic, **options) if callable(statistic) else statistic)
+def _of(data: Data, words: str, statistic: samples.PerSeed, code: str = "bump") -> dict[str, Sample]:
+    return samples.case(words, lambda: samples.measured(_networks(data, code), statistic))
 
 
 def _others(data: Data, statistic: samples.Statistic, *besides: str) -> dict[str, Sample]:
@@ -47,14 +52,17 @@ def _others(data: Data, statistic: samples.Statistic, *besides: str) -> dict[str
 
 def _superposed_otherwise(data: Data) -> dict[str, Sample]:
     """Return results for other forms of superposition, the share of seeds, and other codes and decoders."""
-    forms: dict[str, samples.Statistic] = {
+    forms: dict[str, samples.PerSeed] = {
         "of the network's own outputs": lambda own: own["own_matched"] - own["own_mismatched"],
         "equal weights": lambda own: own["memorised"] - own["memorised_null"],
         "D(x̄) + D(ȳ)": lambda own: own["averaged"] - own["averaged_null"],
-        "beyond the truth": "beyond_truth",
+        "beyond the truth": lambda own: own["beyond_truth"],
         "less the truth": lambda own: own["matched"] - own["truth"],
     }
-    cases = {f"{code}, {words}": _of(data, form, code) for code in CODES for words, form in forms.items()}
+    cases: dict[str, Sample] = {}
+    for code in CODES:
+        for words, form in forms.items():
+            cases |= _of(data, f"{code}, {words}", form, code)
     for code in CODES:
         networks = _networks(data, code)
         share = samples.majority(superposed(networks) - SUPERPOSED, networks)
@@ -65,25 +73,51 @@ def _superposed_otherwise(data: Data) -> dict[str, Sample]:
 
 def over_rival(networks: xarray.Dataset, rival: str, similarity: str = COSINE) -> xarray.DataArray:
     """Return the correlation of the OR kernel minus that of another family."""
-    agreement = networks.isel(similarity=measures.SIMILARITIES.index(similarity))
-    return agreement["kernel_or"] - agreement[f"kernel_{rival}"]
+    return (networks["kernel_or"] - networks[f"kernel_{rival}"]).sel(similarity=similarity, drop=True)
 
 
-def over_rivals(networks: xarray.Dataset, similarity: str = COSINE) -> xarray.DataArray:
-    """Return the correlation of the OR kernel minus that of the product or radial kernel, whichever is higher."""
-    product, radial = (over_rival(networks, rival, similarity) for rival in RIVALS)
-    return product.where(product < radial, radial)
+def over_rivals(networks: xarray.Dataset, similarity: str = COSINE, rivals: Sequence[str] = RIVALS) -> xarray.DataArray:
+    """Return the correlation of the OR kernel minus the highest one of its rivals."""
+    margins = [over_rival(networks, rival, similarity) for rival in rivals]
+    return reduce(lambda one, other: one.where(one < other, other), margins)
 
 
-def binary_kernel(networks: xarray.Dataset) -> xarray.DataArray:
-    """Return `over_rivals`, but at most 0 where at least 5 % of OR kernels shifted over the grid fit as well."""
+def binary_kernel(networks: xarray.Dataset, shifted: float) -> xarray.DataArray:
+    """Return `over_rivals`, but at most 0 where at least that share of OR kernels shifted over the grid fit as well."""
     margin = over_rivals(networks)
-    return margin.where(networks["kernel_p"] < 0.05, margin.clip(max=0))
+    return margin.where(networks["kernel_p"] < shifted, margin.clip(max=0))
+
+
+def over_sum(networks: xarray.Dataset, similarity: str = COSINE, within: int = measures.NEAR) -> xarray.DataArray:
+    """Return the correlation of the OR kernel minus that of the sum kernel, among held-out points a few steps apart."""
+    return over_rival(networks, "sum", measures.near(similarity, within))
+
+
+def _binary(data: Data, *, shifted: float, within: int) -> dict[str, Sample]:
+    """Return the two halves of C3: the OR kernel against products and radial kernels, and against sums."""
+    first = _of(data, "bump", partial(binary_kernel, shifted=shifted))
+    return first | _of(data, f"bump, {BESIDE_SUM}", partial(over_sum, within=within))
+
+
+def _binary_otherwise(data: Data, *, shifted: float, within: int) -> dict[str, Sample]:
+    """Return results for other similarities, single rivals, all rivals over near outputs, and the rate code."""
+    cases: dict[str, Sample] = {}
+    for name in (*measures.SIMPLE[1:], measures.ALL_ROWS, measures.STANDARDISED):
+        cases |= _of(data, f"bump, {name}", partial(over_rivals, similarity=name))
+    for name in measures.SIMPLE[1:]:
+        statistic = partial(over_sum, similarity=name, within=within)
+        cases |= _of(data, f"bump, {BESIDE_SUM}, {name}", statistic)
+    for rival in RIVALS:
+        cases |= _of(data, f"bump, less the {rival} kernel alone", partial(over_rival, rival=rival))
+    near = partial(over_rivals, similarity=measures.near(COSINE, within), rivals=(*RIVALS, "sum"))
+    cases |= _of(data, "bump, less all rivals, held-out outputs", near)
+    cases |= _of(data, "rate", partial(binary_kernel, shifted=shifted), "rate")
+    return cases | _of(data, f"rate, {BESIDE_SUM}", partial(over_sum, within=within), "rate")
 
 
 def contrast(networks: xarray.Dataset, blocks: str = COSINE) -> xarray.DataArray:
     """Return the block contrast."""
-    return networks["block_contrast"].isel(blocks=measures.CONTRASTS.index(blocks))
+    return networks["block_contrast"].sel(blocks=blocks, drop=True)
 
 
 def _bump_less_rate(data: Data, blocks: str, *, dark: bool = False) -> Sample:
@@ -91,12 +125,42 @@ def _bump_less_rate(data: Data, blocks: str, *, dark: bool = False) -> Sample:
     return samples.difference(partial(contrast, blocks=blocks), *networks)
 
 
-def aligned_artefacts(networks: xarray.Dataset) -> xarray.DataArray:
+def several_peaks(networks: xarray.Dataset, threshold: float, of: str, prominence: float) -> xarray.DataArray:
+    """Return the share of outputs with two or more peaks above a threshold."""
+    return networks["several_peaks"].sel(peaks=measures.peaks(threshold, of, prominence), drop=True)
+
+
+def aligned_artefacts(networks: xarray.Dataset, threshold: float, of: str, prominence: float) -> xarray.DataArray:
     """Return the share of peaks away from the true position that lie in the true row or column, minus chance."""
-    return networks["away_aligned"] - networks["away_chance"]
+    own = networks[["away_aligned", "away_chance"]].sel(peaks=measures.peaks(threshold, of, prominence), drop=True)
+    return own["away_aligned"] - own["away_chance"]
+
+
+def _artefacts(statistic: Callable[..., xarray.DataArray], criterion: Criterion) -> Statement:
+    """Return a statement about peaks; alternatives have other thresholds, codes and decoders."""
+
+    def cases(data: Data, **parameters: float | str) -> dict[str, Sample]:
+        return _of(data, "bump", partial(statistic, **parameters))
+
+    def alternatives(data: Data, *, threshold: float, of: str, prominence: float) -> dict[str, Sample]:
+        found: dict[str, Sample] = {}
+        for other, thresholds in measures.PEAK_THRESHOLDS.items():
+            for own in thresholds:
+                if (own, other) != (threshold, of):
+                    values = partial(statistic, threshold=own, of=other, prominence=prominence)
+                    found |= _of(data, f"bump, peaks above {own:g} of {other}", values)
+        return found | _others(data, partial(statistic, threshold=threshold, of=of, prominence=prominence))
+
+    return Statement(criterion, cases, alternatives)
 
 
 _claim = partial(Claim, studies=("superposition",))
+INTERIOR = f"held-out points with at least {MARGIN} others between them and the kept ones"
+SHARING = "variance explained by training images that share x or y, less by ones that share neither"
+OVER_RIVALS = "correlation of the OR kernel less that of the better of product and radial kernels"
+SEVERAL = "share of interior outputs with two or more separate peaks"
+OWN_PEAKS: Mapping[str, float | str] = {"threshold": 0.3, "of": measures.OWN_MAXIMUM, "prominence": 0.1}
+TRUE_PEAKS: Mapping[str, float | str] = {"threshold": 0.25, "of": measures.TRUE_HEIGHT, "prominence": 0.1}
 CLAIMS = (
     _claim(
         "C2",
@@ -104,14 +168,11 @@ CLAIMS = (
         "§3.3, Fig. 1d",
         (
             Statement(
-                effect(
-                    "variance explained by training images that share x or y, less by ones that share neither",
-                    SUPERPOSED,
-                ),
-                lambda data: {code: _of(data, superposed, code) for code in CODES},
+                effect(SHARING, SUPERPOSED, region=INTERIOR),
+                lambda data: {code: samples.measured(_networks(data, code), superposed) for code in CODES},
                 _superposed_otherwise,
-                partial(samples.less_controls, statistic=superposed),
             ),
+            samples.specific(SHARING, SUPERPOSED, superposed, region=INTERIOR),
         ),
         beside=("controls",),
     ),
@@ -121,18 +182,18 @@ CLAIMS = (
         "§3.3, Fig. 1e",
         (
             Statement(
-                effect("correlation of the OR kernel less that of the better of product and radial kernels", 0.05),
-                lambda data: {"bump": _of(data, binary_kernel)},
-                lambda data: {
-                    **{f"bump, {name}": _of(data, over_rivals, similarity=name) for name in measures.SIMILARITIES[1:]},
-                    **{
-                        f"bump, less the {rival} kernel alone": _of(data, partial(over_rival, rival=rival))
-                        for rival in RIVALS
-                    },
-                    "rate": _of(data, binary_kernel, "rate"),
-                },
-                partial(samples.less_controls, statistic=over_rivals),
+                effect(
+                    f"{OVER_RIVALS}, and less that of the sum kernel",
+                    0.05,
+                    region=INTERIOR,
+                    parameters={"shifted": 0.05, "within": 3},
+                    cases=("bump", f"bump, {BESIDE_SUM}"),
+                    combine="contrast",  # the OR kernel must beat all of its rivals
+                ),
+                _binary,
+                _binary_otherwise,
             ),
+            samples.specific(OVER_RIVALS, 0.05, over_rivals, other=samples.UNTRAINED, region=INTERIOR),
         ),
         beside=("controls",),
     ),
@@ -156,17 +217,19 @@ CLAIMS = (
         "Artefacts are several bumps, aligned with the true x and y",
         "§3.2–3.3",
         (
-            Statement(
-                above("share of interior outputs with two or more separate peaks", 0.25),
-                lambda data: {"bump": _of(data, "several_peaks")},
-                partial(_others, statistic="several_peaks"),
-            ),
-            Statement(
-                effect("peaks off the truth within 1 px of its row or column, over chance", 0.2),
-                lambda data: {"bump": _of(data, aligned_artefacts)},
-                partial(_others, statistic=aligned_artefacts),
+            _artefacts(several_peaks, above(SEVERAL, 0.25, region=INTERIOR, parameters=OWN_PEAKS)),
+            samples.specific(SEVERAL, 0.25, several_peaks, region=INTERIOR, parameters=OWN_PEAKS),
+            _artefacts(
+                aligned_artefacts,
+                effect(
+                    "peaks off the truth within 1 px of its row or column, over chance",
+                    0.2,
+                    region=INTERIOR,
+                    parameters=TRUE_PEAKS,
+                ),
             ),
         ),
+        beside=("controls",),
     ),
 )
 

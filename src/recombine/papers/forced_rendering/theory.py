@@ -1,19 +1,23 @@
 """Do networks that compose have the structure that Appendix A of the paper requires? (§3.4, App. A)
 
 The networks are CNNs and MLPs with bump codes and low-rank decoders with one-hot codes, each without a remedy, with one
-(stripes and 100 bumps, or both penalties), trained on the whole grid, or untrained. We measure the number of products
-of single-factor functions in outputs, pixel by pixel (Eq. 17); whether a linear map (Eq. 24) or an invertible flow
-(Eq. 25–27) splits a stage into one block per factor; how well factors can be decoded, and the rank of the Jacobian
-(A.3); the kernel's position between memorisation and factorization (A.5); and the share of a stage that is a sum of
-blocks, and the width of the hole (§3.4).
+(stripes and 100 bumps, or both penalties), trained on the whole grid, or untrained. We measure the Schmidt rank of the
+outputs' kernel over the hold-out, i.e. the effective number of products of single-factor kernels in it (A.4); whether a
+linear map (Eq. 24) or an invertible flow (Eq. 25–27) splits a stage into one block per factor; how well factors can be
+decoded, and the rank of the Jacobian (A.3); the kernel's position between memorisation and factorization (A.5); and the
+share of a stage that is a sum of blocks, and the width of the hole (§3.4; in the figure only).
 
-Networks without a remedy are compared, seed by seed, with composing networks of the same architecture or, where the
-paper attributes failure to the hole in the data (§3.4), with networks trained on the whole grid.
+Networks without a remedy are compared, seed by seed, with composing networks of the same architecture. All claims are
+our own and exploratory, since Appendix A measures nothing.
+
+Known answers: images of bumps have the kernel k_x ⊗ k_y, with Schmidt rank 1 over any box; a sum of two images, one per
+factor, has a kernel k_x + k_y, with rank 2 at most.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar
@@ -26,26 +30,25 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from recombine.metrics import landmarks, metric_tensor
+from recombine.metrics import effective_rank, gram_matrix, landmarks, metric_tensor, schmidt_spectrum
 from recombine.metrics.registry import STAGE_METRICS, read_stages, stage_profile
 from recombine.panels import COLORS, band, bar_groups, letter, seed_count, styled
 from recombine.papers.forced_rendering.controls import tabulated_with_untrained
 from recombine.papers.forced_rendering.mlp import MLPSettings, matched_depth
 from recombine.papers.forced_rendering.penalties import BOTH, NONE, PenaltySettings, penalised_spec
 from recombine.papers.forced_rendering.presets import kept_combinations, whole_grid
-from recombine.papers.forced_rendering.samples import PerSeed, Statistic, difference
+from recombine.papers.forced_rendering.samples import Statistic, difference, measured, number
 from recombine.papers.forced_rendering.scores import training_fit
 from recombine.papers.forced_rendering.stripes import MANY, StripeSettings
 from recombine.reproduction.claims import Claim, Data, Sample, Statement
-from recombine.reproduction.criteria import Criterion, effect
+from recombine.reproduction.criteria import Criterion, above, effect
 from recombine.reproduction.figures import FigureSpec
 from recombine.reproduction.measuring import Batch, base_attributes
-from recombine.reproduction.preset import Count, Positive, Seeds
+from recombine.reproduction.preset import Count, Seeds
 from recombine.reproduction.study import Arm, Study, Trials
 from recombine.reproduction.tables import first_hidden, last_hidden, mean_of_hidden, output
 from recombine.tasks import BumpTask
 from recombine.theory.factorization import nonlinear_factorization
-from recombine.theory.ranks import learnt_complexity, pixel_ranks
 
 FAMILIES = {
     family: (family, f"{family}, {remedy}", f"{family}, whole grid", f"{family}, untrained")
@@ -55,6 +58,7 @@ FAMILIES = {
 KINDS = ("no remedy", "remedy", "whole grid", "untrained")
 WHOLE = {family: arms[2] for family, arms in FAMILIES.items()}
 UNTRAINED = {family: arms[3] for family, arms in FAMILIES.items()}
+FAILING = {family: arms[0] for family, arms in FAMILIES.items()}
 COMPOSING = {"CNN": FAMILIES["CNN"][1], "low-rank": FAMILIES["low-rank"][1], "MLP": WHOLE["MLP"]}
 """Composing arm of each architecture. MLPs do not compose with stripes (30 % of bumps in place, seeds 0 to 7)."""
 INITIAL = {untrained: failing for failing, _, _, untrained in FAMILIES.values()}
@@ -67,32 +71,28 @@ STAGE_COLUMNS = (
 """Registered metrics that are computed at every stage."""
 DIMS: Mapping[str, Sequence[str]] = {
     **{column.name: ("stage",) for name in (*STAGE_COLUMNS, FLOW) for column in STAGE_METRICS[name].columns},
-    **dict.fromkeys(("held_ranks", "kept_ranks", "target_ranks"), ("rank",)),
 }
-LARGEST_RANK = 4
-"""Largest number of products to search for; longer sums are counted together."""
+COARSE = 16
+"""Grids with more values per factor are thinned to every other one for ranks over the whole grid."""
 
 
 class Settings(MLPSettings, StripeSettings, PenaltySettings):
-    theory_epsilon: Positive = 0.3
-    """Largest relative error allowed for a sum of products."""
-    theory_pixels: Count = 32
-    """Number of pixels for which products are counted by search, chosen by their energy in the target."""
     theory_flow_steps: Count = 150
     """Maximum number of training steps for a flow that splits a stage into blocks."""
     theory_seeds: Seeds = 40
     """Number of seeds in the theory study."""
 
-    variants: ClassVar[Mapping[str, Any]] = {"quick": {"theory_pixels": 16, "theory_flow_steps": 50, "theory_seeds": 3}}
+    variants: ClassVar[Mapping[str, Any]] = {"quick": {"theory_flow_steps": 50, "theory_seeds": 3}}
 
 
 class TheoryStudy(Study[Settings]):
     name: ClassVar[str] = "theory"
     question: ClassVar[str] = "Do networks that compose have the structure that Appendix A requires?"
     settings: ClassVar[type[Settings]] = Settings
+    version: ClassVar[int] = 2
     metrics: ClassVar[tuple[str, ...]] = (
-        "extreme_pixel", "hits", "landmarks", "learnt_complexity", "metric_tensor", "nonlinear_factorization",
-        "pixel_ranks", "squared_error", *STAGE_COLUMNS,
+        "effective_rank", "extreme_pixel", "gram_matrix", "hits", "landmarks", "metric_tensor",
+        "nonlinear_factorization", "schmidt_spectrum", "squared_error", *STAGE_COLUMNS,
     )  # fmt: skip
 
     def arms(self, preset: Settings) -> list[Arm]:
@@ -114,12 +114,12 @@ class TheoryStudy(Study[Settings]):
     def measure(self, trials: Trials[Settings]) -> xarray.Dataset:
         def measured(batch: Batch) -> dict[str, Any]:
             return {
-                **batch.scores, **training_fit(batch), **products(batch, trials.preset),
+                **batch.scores, **training_fit(batch), **output_ranks(batch),
                 **stage_columns(batch, trials.preset.theory_flow_steps),
             }  # fmt: skip
 
         result = tabulated_with_untrained(trials, INITIAL, measured, DIMS)
-        attributes = base_attributes(trials, size=trials.preset.size, epsilon=trials.preset.theory_epsilon)
+        attributes = base_attributes(trials, size=trials.preset.size)
         task = trials.first.spec.task
         assert isinstance(task, BumpTask)
         known = landmarks(task.grid.shape, bump=task.sigma)
@@ -127,29 +127,29 @@ class TheoryStudy(Study[Settings]):
         return result.assign(landmark_place=places).assign_coords(landmark=list(known)).assign_attrs(attributes)
 
 
-def products(batch: Batch, preset: Settings) -> dict[str, Tensor]:
-    """Return the mean number of products in outputs, and the shares of energy in pixels with 0, 1, … products."""
-    task, shape = batch.task, batch.task.grid.shape
-    target = (task.render(task.grid.points) - task.background).flatten(1).to(batch.device)
-    outputs = (batch.outputs(task.grid.points) - task.background).flatten(2).to(batch.device)
-    pixels = min(preset.theory_pixels, target.shape[1])
-    brightest = target.float().double().square().sum(dim=0).topk(pixels).indices.sort().values
-    epsilon = preset.theory_epsilon
-    learnt = learnt_complexity(outputs[..., brightest], shape, task.held_out, epsilon, largest=LARGEST_RANK)
-    held = pixel_ranks(outputs, shape, task.held_out, epsilon, LARGEST_RANK)
-    held_target = pixel_ranks(target.float(), shape, task.held_out, epsilon, LARGEST_RANK)
-    finer = pixel_ranks(outputs, shape, task.held_out, epsilon / 3, LARGEST_RANK)
-    return {
-        "held_products": held.mean,
-        "held_products_finer": finer.mean,
-        "held_products_brightest": learnt.held_out.mean,
-        "kept_products": learnt.kept.mean,
-        "all_products": learnt.everywhere.mean,
-        "target_products": held_target.mean.expand(len(batch)),
-        "held_ranks": held.distribution,
-        "kept_ranks": learnt.kept.distribution,
-        "target_ranks": held_target.distribution.expand(len(batch), -1),
-    }
+def output_ranks(batch: Batch) -> dict[str, Tensor]:
+    """Return the ranks of the networks' outputs, without the background."""
+    task = batch.task
+    outputs = batch.outputs(task.grid.points).flatten(2) - task.background
+    return ranks_of_outputs(outputs.to(batch.device), task.grid.shape, task.held_out)
+
+
+def ranks_of_outputs(outputs: Tensor, shape: tuple[int, ...], held_out: Tensor) -> dict[str, Tensor]:
+    """Return Schmidt ranks of the cosine kernel over the hold-out (NaN if it is not a box) and over the whole grid."""
+    inside = held_out.unflatten(0, shape)
+    box = tuple(int(inside.movedim(axis, 0).flatten(1).any(dim=1).sum()) for axis in range(2))
+    held = torch.full((len(outputs),), torch.nan, dtype=torch.float64)
+    if box[0] * box[1] == int(held_out.sum()):
+        held = _schmidt_rank(outputs[:, held_out.to(outputs.device)], box)
+    step = 2 if max(shape) > COARSE else 1
+    some = outputs.unflatten(1, shape)[:, ::step, ::step]
+    return {"held_schmidt": held, "whole_schmidt": _schmidt_rank(some.flatten(1, 2), tuple(some.shape[1:3]))}
+
+
+def _schmidt_rank(images: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """Return the effective number of products of single-factor kernels in each member's cosine kernel."""
+    spectra = [schmidt_spectrum(gram_matrix(member.double(), "cosine"), shape) for member in images]
+    return effective_rank(torch.stack(spectra).square())
 
 
 def stage_columns(batch: Batch, flow_steps: int) -> dict[str, np.ndarray]:
@@ -181,130 +181,143 @@ def linear_split(networks: xarray.Dataset) -> xarray.DataArray:
     return mean_of_hidden(networks["linear_factorization"].clip(min=0))
 
 
-OWN_QUANTITIES = {
-    "rank of the Jacobian at the output": "share of points where a factor is lost, output, failing less composing",
-    "share of held-out outputs that are not beside far ones": (
-        "share of held-out outputs that are not beside far ones, whole grid less failing"
-    ),
-}
-"""What alternatives measure that do not measure their statement's statistic."""
+def best_split(networks: xarray.Dataset) -> xarray.DataArray:
+    """Return the R² of blocks at the last hidden stage after a linear map or a flow, whichever is better."""
+    # flows are fitted only to the last hidden stage
+    maps = [last_hidden(networks["linear_factorization"]), networks[FLOW].max("stage")]
+    return xarray.concat(maps, "map").max("map").clip(min=0)
 
 
-def _against(data: Data, cases: Mapping[str, tuple[Mapping[str, str], Statistic]]) -> dict[str, Sample]:
-    """Return failing-minus-other differences per architecture; `cases` maps name suffixes to (arms, statistic)."""
-    result = data["theory"]
+def lost(networks: xarray.Dataset) -> xarray.DataArray:
+    """Return 1 − R² of the factors decoded from the last hidden stage at held-out points."""
+    return 1 - last_hidden(networks["factor_recovery_held"])
+
+
+Named = Mapping[str, Statistic]
+"""Statistics by what is added to the names of their cases."""
+
+
+def _level(data: Data, statistics: Named, kind: Mapping[str, str], reached: float = -np.inf) -> dict[str, Sample]:
+    """Return statistics of one arm of each architecture.
+
+    If those that saw the whole grid do not reach a value on average, no value counts: the measure does not apply there.
+    """
     return {
-        f"{family}{words}": replace(
-            difference(
-                statistic, result.sel(arm=failing), result.sel(arm=others[family]), untrained=others[family] in INITIAL
-            ),
-            measures=OWN_QUANTITIES.get(words.removeprefix(", "), ""),
-        )
-        for words, (others, statistic) in cases.items()
-        for family, (failing, *_) in FAMILIES.items()
+        f"{family}{words}": _applicable(measured(data["theory"].sel(arm=arm), own), data, family, own, reached)
+        for words, own in _measured(data, statistics).items()
+        for family, arm in kind.items()
     }
 
 
-def _compared(
-    criterion: Criterion, others: Mapping[str, str], statistic: PerSeed, otherwise: Mapping[str, Statistic]
-) -> Statement:
-    """State how failing networks differ from others, with alternative statistics and other networks as controls."""
-    controls = {"whole grid": WHOLE} if others is COMPOSING else {"composing": COMPOSING}
-    controls["untrained"] = UNTRAINED
-    return Statement(
-        criterion,
-        lambda data: _against(data, {"": (others, statistic)}),
-        lambda data: _against(data, {f", {words}": (others, own) for words, own in otherwise.items()}),
-        lambda data: _against(data, {f" against {words}": (arms, statistic) for words, arms in controls.items()}),
+def _against(
+    data: Data, statistics: Named, others: Mapping[str, str], sign: int = 1, reached: float = -np.inf
+) -> dict[str, Sample]:
+    """Return failing-minus-other differences per architecture (the opposite for a sign of −1)."""
+    result, cases = data["theory"], {}
+    for words, own in _measured(data, statistics).items():
+        for family, arm in others.items():
+            pair = result.sel(arm=FAILING[family]), result.sel(arm=arm)
+            sample = difference(own, *pair, untrained=arm in INITIAL, by=lambda a, b: sign * (a - b))
+            cases[f"{family}{words}"] = _applicable(sample, data, family, own, reached)
+    return cases
+
+
+def _measured(data: Data, statistics: Named) -> Named:
+    """Return the statistics whose variables are in the Dataset, which may be of an earlier version."""
+    found: dict[str, Statistic] = {}
+    for words, own in statistics.items():
+        with suppress(KeyError):
+            number(data["theory"], own)
+            found[words] = own
+    return found
+
+
+def _applicable(sample: Sample, data: Data, family: str, statistic: Statistic, reached: float) -> Sample:
+    known = number(data["theory"].sel(arm=WHOLE[family]), statistic).mean().item() if np.isfinite(reached) else reached
+    return sample if known >= reached else replace(sample, values=np.full_like(sample.values, np.nan))
+
+
+def _statements(
+    described: Criterion, kind: Mapping[str, str], specific: Criterion, statistic: Statistic, otherwise: Named,
+    sign: int = 1,
+) -> tuple[Statement, Statement]:  # fmt: skip
+    """State the level of one kind of network, and how failing networks differ from composing ones."""
+    own = {"": statistic}
+    alternatives = {f", {words}": other for words, other in otherwise.items()}
+    controls = {"whole grid": WHOLE, "untrained": UNTRAINED}
+
+    def against_controls(data: Data, **parameters: float) -> dict[str, Sample]:
+        cases: dict[str, Sample] = {}
+        for words, arms in controls.items():
+            cases |= _against(data, {f" against {words}": statistic}, arms, sign, **parameters)
+        return cases
+
+    return (
+        Statement(
+            described,
+            lambda data, **parameters: _level(data, own, kind, **parameters),
+            lambda data, **parameters: _level(data, alternatives, kind, **parameters),
+        ),
+        Statement(
+            specific,
+            lambda data, **parameters: _against(data, own, COMPOSING, sign, **parameters),
+            lambda data, **parameters: _against(data, alternatives, COMPOSING, sign, **parameters),
+            against_controls,
+        ),
     )
 
 
-_claim = partial(Claim, studies=("theory",), ours=True)
+_claim = partial(Claim, studies=("theory",), ours=True, exploratory=True)
 CLAIMS = (
     _claim(
         "C27",
         "What failing networks draw at held-out combinations is more complex, as a sum of products of single-factor "
-        "functions, than what composing ones draw",
-        "App. A.1, Eq. 13, 17",
-        (
-            _compared(
-                effect("products per pixel in held-out outputs, failing less composing", 0.5),
-                COMPOSING,
-                lambda networks: networks["held_products"] - networks["target_products"],
-                {
-                    "a third of the error": "held_products_finer",
-                    "brightest pixels": "held_products_brightest",
-                    "whole grid, brightest pixels": "all_products",
-                    "kept points, brightest pixels": "kept_products",
-                },
-            ),
+        "kernels, than what composing ones draw",
+        "App. A.1, A.4, Eq. 30–31",
+        _statements(
+            effect("Schmidt rank of held-out outputs' kernel, failing, above that of bumps (1)", 0.25),
+            FAILING,
+            effect("Schmidt rank of held-out outputs' kernel, failing less composing", 0.25, word="specific"),
+            lambda networks: networks["held_schmidt"] - 1,
+            {"whole grid": lambda networks: networks["whole_schmidt"] - 1},
         ),
     ),
     _claim(
         "C28",
         "Composing networks keep the factors in blocks, up to an invertible map, where failing ones do not",
         "§5, App. A.2, Eq. 24–27",
-        (
-            _compared(
-                effect("R² of blocks after a linear map, held-out points, hidden stages, composing less failing", 0.1),
-                COMPOSING,
-                lambda own: -linear_split(own),
-                {
-                    "last hidden stage": lambda own: -last_hidden(own["linear_factorization"].clip(min=0)),
-                    # flows are fitted only to the last hidden stage
-                    "last hidden stage, after a flow": lambda own: -own[FLOW].clip(min=0).max("stage"),
-                    "output": lambda own: -output(own["linear_factorization"].clip(min=0)),
-                },
-            ),
+        _statements(
+            above("R² of blocks after the better of linear map and flow, held-out points, last hidden stage, composing",
+                  0.9, parameters={"reached": 0.9}),
+            COMPOSING,
+            effect("R² of blocks, held-out points, last hidden stage, composing less failing", 0.1, word="specific",
+                   parameters={"reached": 0.9}),
+            best_split,
+            {
+                "linear map, hidden stages": lambda own: mean_of_hidden(own["linear_factorization"].clip(min=0)),
+                "linear map, first hidden stage": lambda own: first_hidden(own["linear_factorization"].clip(min=0)),
+                "linear map, output": lambda own: output(own["linear_factorization"].clip(min=0)),
+            },
+            sign=-1,
         ),
     ),
     _claim(
         "C29",
-        "Failing networks mix factors irreversibly: what a decoder finds of them at held-out combinations is lost",
+        "Irreversible mixing, by which information about single factors is lost, is a key mechanism by which networks "
+        "destroy factorization",
         "App. A.3",
-        (
-            _compared(
-                effect("1 − R² of factors decoded at held-out points, last hidden stage, failing less composing", 0.1),
-                COMPOSING,
-                lambda own: 1 - last_hidden(own["factor_recovery_held"]),
-                {
-                    "output": lambda own: 1 - output(own["factor_recovery_held"]),
-                    "all points": lambda own: 1 - last_hidden(own["factor_recovery"]),
-                    "rank of the Jacobian at the output": lambda own: output(own["local_loss"]),
-                },
-            ),
+        _statements(
+            effect("1 − R² of factors decoded at held-out points, last hidden stage, failing", 0.1),
+            FAILING,
+            effect("1 − R² of factors decoded at held-out points, failing less composing", 0.1, word="specific"),
+            lost,
+            {
+                "output": lambda own: 1 - output(own["factor_recovery_held"]),
+                "all points": lambda own: 1 - last_hidden(own["factor_recovery"]),
+            },
         ),
     ),
-    _claim(
-        "C30",
-        "The hole in the data warps the stages: they are less a sum of one block per factor than in networks that saw "
-        "the whole grid, and the hole is narrower",
-        "§3.4",
-        (
-            _compared(
-                effect("share of the last hidden stage that is no sum of blocks, failing less whole grid", 0.05),
-                WHOLE,
-                lambda own: 1 - last_hidden(own["additivity"]),
-                {
-                    "output": lambda own: 1 - output(own["additivity"]),
-                    "first hidden stage": lambda own: 1 - first_hidden(own["additivity"]),
-                },
-            ),
-            _compared(
-                effect("width of the hole at the output, in steps, whole grid less failing", 0.1),
-                WHOLE,
-                lambda own: -output(own["hole_openness"]),
-                {
-                    "last hidden stage": lambda own: -last_hidden(own["hole_openness"]),
-                    "first hidden stage": lambda own: -first_hidden(own["hole_openness"]),
-                    "share of held-out outputs that are not beside far ones": (
-                        lambda own: output(own["hole_misplaced"]) - 1
-                    ),
-                },
-            ),
-        ),
-    ),
-)
+)  # fmt: skip
 
 ALONG_STAGES = {
     "linear_factorization": "blocks, linear map, R²",
@@ -316,16 +329,15 @@ ALONG_STAGES = {
 
 
 def theory_figure(result: xarray.Dataset) -> Figure:
-    """Plot products, the kernel axis and four variables along the stages, one row per architecture."""
+    """Plot Schmidt ranks, the kernel axis and four variables along the stages, one row per architecture."""
     with styled():
         figure, axes = pyplot.subplots(
             len(FAMILIES), 2 + len(ALONG_STAGES), figsize=(14.0, 2.5 * len(FAMILIES)), layout="constrained"
         )
         for row, (family, arms) in zip(axes, FAMILIES.items(), strict=True):
-            counts = {kind: result["held_products"].sel(arm=arm).values for kind, arm in zip(KINDS, arms, strict=True)}
-            bar_groups(row[0], KINDS, counts, COLORS)
-            target = float(result["target_products"].sel(arm=arms[0]).mean())
-            row[0].axhline(target, color="black", linestyle=":", linewidth=1)
+            ranks = {kind: result["held_schmidt"].sel(arm=arm).values for kind, arm in zip(KINDS, arms, strict=True)}
+            bar_groups(row[0], KINDS, ranks, COLORS)
+            row[0].axhline(1, color="black", linestyle=":", linewidth=1)
             row[0].set_ylim(0.9, max(2.1, row[0].get_ylim()[1]))
             row[0].tick_params(axis="x", rotation=25)
             row[0].set_ylabel(family)
@@ -334,7 +346,7 @@ def theory_figure(result: xarray.Dataset) -> Figure:
                 for arm, kind, color in zip(arms, KINDS, COLORS, strict=False):
                     band(ax, result[name].sel(arm=arm).clip(min=0), kind, color)
                 ax.set_ylim(bottom=min(0.8, ax.get_ylim()[0]) if name == "factor_recovery_held" else 0)
-        titles = ("products per pixel, held out", "kernel, delta 0 to additive 1", *ALONG_STAGES.values())
+        titles = ("Schmidt rank, held out", "kernel, delta 0 to additive 1", *ALONG_STAGES.values())
         for ax, name, title in zip(axes[0], "abcdef", titles, strict=True):
             letter(ax, name, title)
         axes[0, 3].legend(fontsize=7, loc="lower left")
@@ -362,8 +374,8 @@ def _kernel_axis(ax: Axes, result: xarray.Dataset, arms: tuple[str, ...]) -> Non
 
 def theory_caption(result: xarray.Dataset) -> str:
     judged = {
-        "products per pixel": result["held_products"],
-        "blocks, hidden stages": linear_split(result),
+        "Schmidt rank": result["held_schmidt"],
+        "blocks, last hidden stage": best_split(result),
         "factors decoded, last hidden stage": last_hidden(result["factor_recovery_held"]),
         "sum of blocks, last hidden stage": last_hidden(result["additivity"]),
         "width of the hole, output": output(result["hole_openness"]),
@@ -375,9 +387,9 @@ def theory_caption(result: xarray.Dataset) -> str:
     )
     return (
         "Properties in Appendix A of networks without and with a remedy (stripes and 100 bumps; both penalties for the "
-        f"low-rank decoder), trained on the whole grid, and untrained; {seed_count(result['held_products'])}. (a) "
-        "Products of single-factor functions per pixel in held-out outputs (relative error "
-        f"{result.attrs['epsilon']:g}; dotted: target images). (b) Position of the outputs' kernels between the delta "
+        f"low-rank decoder), trained on the whole grid, and untrained; {seed_count(result['held_schmidt'])}. (a) "
+        "Effective number of products of single-factor kernels in the kernel of held-out outputs (dotted: images of "
+        "bumps). (b) Position of the outputs' kernels between the delta "
         "kernel (memorisation) at 0 and additive kernels at 1; lines mark known kernels. (c–f) Means and standard "
         f"errors along the stages, in (c) and (d) at held-out points. Means: {means}."
     )

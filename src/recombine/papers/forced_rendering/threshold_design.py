@@ -2,9 +2,12 @@
 
 A *cell* is one threshold to be found. Each of its networks has a different seed and training-set size n. A first round
 covers all affordable n (N/2 to 4N² bumps; with fixed epochs, at most `MOST_STEPS` steps). If any network comes near the
-target, a second round is spread evenly within a factor of `SPREAD` around the crossing estimated from the first. If
-bumps lie outside the hold-out, further networks are trained on the largest affordable set to decide whether the target
-is reached. For the small network, which is an alternative to the paper's, half as many networks are trained.
+target, a second round is spread evenly within a factor of `SPREAD` around the crossing estimated from the first. Half
+as many networks are trained with the small network or fixed epochs, which are alternatives. The paper's network is
+trained for fixed epochs on bumps alone.
+
+Bumps alone are scored where they are drawn: over the whole grid, or on all combinations outside the hold-out. Stripes
+and bumps outside the hold-out are scored inside it.
 
 The design depends only on accuracies; networks that did not learn their training set are excluded only from the fit.
 """
@@ -44,11 +47,12 @@ FEWEST = 3
 """Minimum number of networks for fitting a curve or taking a mean."""
 PRIMARY = "whole/integer/steps/paper"
 """Protocol on which the exponent is judged, with bumps over the whole grid."""
-LITERAL = "kept/integer/steps/paper"
-"""Protocol that takes the paper's text literally, with bumps outside the hold-out and accuracy inside."""
+KEPT = "kept/integer/steps/paper"
+"""The same with bumps outside the hold-out."""
+EPOCHS = ("whole/integer/epochs/paper", "kept/integer/epochs/paper")
 CHOICES = product(("whole", "kept"), ("integer", "real"), ("steps", "epochs"), ("small",))
-PROTOCOLS = (PRIMARY, LITERAL, *map("/".join, CHOICES))
-"""Region, centres, budget and network: the paper's network under two protocols, then a small one under all eight."""
+PROTOCOLS = (PRIMARY, KEPT, *EPOCHS, *map("/".join, CHOICES))
+"""Region, centres, budget and network: the paper's network under four protocols, then a small one under all eight."""
 SPELT = {
     "whole": "whole grid", "kept": "kept only", "integer": "integer", "real": "real", "steps": "fixed steps",
     "epochs": "fixed epochs", "paper": "paper's network", "small": "small network",
@@ -79,22 +83,20 @@ class Settings(WithLearningRate):
     threshold_epochs: Annotated[int, Field(ge=1, le=MOST_STEPS // 6)] = 25
     """Epochs under the fixed-epochs protocols."""
     threshold_protocols: Annotated[int, Field(ge=1, le=len(PROTOCOLS))] = len(PROTOCOLS)
-    """Number of protocols to run; the first two use the paper's network."""
+    """Number of protocols to run; the first four use the paper's network."""
     threshold_first: Count = 8
     """Number of networks in the first round, each with a different training-set size."""
     threshold_rest: Count = 24
     """Number of networks in the second round, near the estimated threshold."""
-    threshold_alone: Count = 32
+    threshold_alone: Count = 16
     """Number of networks trained on stripes without bumps."""
-    threshold_largest: Count = 24
-    """Number of networks trained on the largest set of bumps outside the hold-out."""
 
     variants: ClassVar[Mapping[str, Any]] = {
         "quick": {
             "threshold_sizes": (8, 11, 14), "threshold_width": 12, "threshold_depth": 2, "threshold_steps": 250,
             "threshold_small_width": 8, "threshold_small_depth": 2, "threshold_small_steps": 250,
             "threshold_epochs": 50, "threshold_protocols": 2, "threshold_first": 3, "threshold_rest": 2,
-            "threshold_alone": 3, "threshold_largest": 1,
+            "threshold_alone": 3,
         }
     }  # fmt: skip
 
@@ -147,9 +149,16 @@ class Cell:
         """Size of the largest affordable training set."""
         return self.stripes + self.most_bumps
 
+    def scored(self, held_out: np.ndarray) -> np.ndarray:
+        """Return a mask of the grid points at which networks are scored under this protocol."""
+        if "whole" in self.protocol:
+            return np.ones_like(held_out)
+        return held_out if self.family == STRIPES else ~held_out
+
     def accuracy(self, run: Run) -> float:
         """Return the accuracy to which the target applies under this protocol."""
-        return whole_accuracy(run) if "whole" in self.protocol else run.scores["ood_accuracy"]
+        arrays = run.arrays()
+        return float(np.mean(arrays["hit"][self.scored(arrays["held_out"].astype(bool))]))
 
     def points(self, runs: Sequence[Run]) -> Points:
         """Return training-set sizes and accuracies of the runs that did not diverge."""
@@ -160,6 +169,8 @@ class Cell:
     def planned(self, runs: Mapping[str, Run]) -> list[RunSpec]:
         """Return the cell's networks, as far as they can be determined from the finished runs."""
         specs: list[RunSpec] = []
+        if self.family == STRIPES and self.protocol in EPOCHS:
+            return specs
         for planned_bumps in (self._alone, self._first, self._rest):
             numbers = planned_bumps(self.points([runs[spec.digest] for spec in specs]))
             specs += [network_spec(self, int(bumps), len(specs) + k) for k, bumps in enumerate(numbers)]
@@ -173,20 +184,17 @@ class Cell:
         return len(alone) > 0 and TrimmedMean.of(alone).interval().low >= TARGET
 
     def _fewer(self, networks: int) -> int:
-        """Return the number of networks to train: half the given number for the small network, all for the paper's."""
-        return networks if "paper" in self.protocol else networks // 2
+        """Return the number of networks to train: all for the paper's network with fixed steps, half otherwise."""
+        return networks if "steps/paper" in self.protocol else networks // 2
 
     def _alone(self, points: Points) -> Sequence[int]:
-        count = max(FEWEST, self._fewer(self.preset.threshold_alone)) if self.family == STRIPES else 0
-        return [0] * count
+        return [0] * max(FEWEST, self._fewer(self.preset.threshold_alone)) if self.family == STRIPES else []
 
     def _first(self, points: Points) -> Sequence[int]:
         if self.suffices(points):
             return []
         count = max(FEWEST, self.preset.threshold_first // (2 if self.family == STRIPES else 1))
-        spread = np.unique(np.geomspace(max(1, self.size / 2), self.most_bumps, count).round().astype(int))
-        literal = "kept" in self.protocol and self.family == BUMPS
-        return [*spread, *[self.most_bumps] * (self._fewer(self.preset.threshold_largest) if literal else 0)]
+        return list(np.unique(np.geomspace(max(1, self.size / 2), self.most_bumps, count).round().astype(int)))
 
     def _rest(self, points: Points) -> Sequence[int]:
         # no second round if the first one came nowhere near the target
@@ -199,15 +207,18 @@ class Cell:
         where = (np.arange(count) + 0.5) * ((5**0.5 - 1) / 2) % 1
         return list((low * (high / low) ** where).round().astype(int) - self.stripes)
 
-    def threshold(self, points: Points, generator: np.random.Generator, device: torch.device) -> Threshold:
+    def threshold(
+        self, points: Points, generator: np.random.Generator, device: torch.device, resamples: int | None = None
+    ) -> Threshold:
         """Return the training-set size at which networks that learnt reach the target."""
+        resamples = resamples or RESAMPLES
         if self.suffices(points):
             exact = float(self.stripes)
-            return Threshold("exact", np.full(RESAMPLES, exact), exact, exact, exact)
+            return Threshold("exact", np.full(resamples, exact), exact, exact, exact)
         if len(np.unique(points.examples)) < FEWEST:
-            return Threshold("too few networks", np.full(RESAMPLES, np.nan))
+            return Threshold("too few networks", np.full(resamples, np.nan))
         return threshold(
-            *points, TARGET, generator, largest=self.largest, floor=self.stripes, resamples=RESAMPLES, device=device
+            *points, TARGET, generator, largest=self.largest, floor=self.stripes, resamples=resamples, device=device
         )
 
 

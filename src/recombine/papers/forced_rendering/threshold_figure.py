@@ -1,7 +1,7 @@
 """Figure 4c: training-set size needed for 90 % accuracy against image size, and the underlying curves.
 
 Hue encodes region and centres. Circles denote fixed steps, triangles fixed epochs. The paper's network is in bold.
-Filled symbols denote bumps alone, open symbols stripes with or without bumps.
+Filled symbols denote bumps alone, open symbols stripes with or without bumps. Other tolerances are shown by grey marks.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from matplotlib.ticker import FixedLocator, NullFormatter, NullLocator, PercentF
 from numpy.typing import ArrayLike
 
 from recombine.panels import letter, styled
-from recombine.papers.forced_rendering.threshold import CUBIC, estimated_exponent
-from recombine.papers.forced_rendering.threshold_design import BUMPS, LITERAL, STRIPES, spelt
+from recombine.papers.forced_rendering.threshold import CUBIC, EXPONENT, ONE_PIXEL, estimated_exponent
+from recombine.papers.forced_rendering.threshold_design import BUMPS, KEPT, STRIPES, spelt
 from recombine.reproduction.figures import FigureSpec
 
 COLORS = {
@@ -30,6 +30,7 @@ COLORS = {
 }
 MARKERS = {"steps": "o", "epochs": "^"}
 DASHED: dict[str, Any] = {"color": "0.55", "linewidth": 0.8, "linestyle": (0, (4, 3))}
+TOLERANCE_MARKS = {"exact": "x", "MSE": "s"}
 FAR = 1e9
 """Length of the bar of an unbounded interval."""
 CLAIMED = {BUMPS: (3, (CUBIC, FAR)), STRIPES: (1, (0.75, 1.25))}
@@ -143,7 +144,7 @@ def curves_panel(ax: Axes, result: xarray.Dataset, protocol: str) -> None:
         if np.isfinite(cell["threshold"]):
             ax.plot([cell["threshold"]], [target], "|", color=color, markersize=11, markeredgewidth=1.8)
     ax.set(xscale="log", xlabel="examples in the training set", ylim=(-0.02, 1.04))
-    ax.set_ylabel("accuracy" if protocol.startswith("whole") else "accuracy in the held-out region")
+    ax.set_ylabel("accuracy" if protocol.startswith("whole") else "accuracy outside the hold-out")
     ax.yaxis.set_major_formatter(PercentFormatter(1, symbol=" %"))
     ax.legend(fontsize=7, loc="lower right", handlelength=1.2, labelspacing=0.25)
 
@@ -156,7 +157,14 @@ def exponents_panel(ax: Axes, result: xarray.Dataset) -> None:
         ax.axvspan(*limits, color="0.93", linewidth=0, zorder=0)
         ax.axvline(claimed, zorder=1, **DASHED)
         ax.text(claimed, -0.62, f"{family}: {claimed}", fontsize=7, color="0.35", bbox=plain, **centred)
+    ax.axvline(2, zorder=1, **DASHED)
     ends: list[float] = []
+    for name, mark in TOLERANCE_MARKS.items():
+        values = result[f"tolerance_{EXPONENT}"].sel(measure=name).values
+        ends += list(values[np.isfinite(values)])
+        rows = np.arange(len(protocols)) - 0.32
+        ax.plot(values, rows, mark, color="0.35", markersize=4, markerfacecolor="none", label=name, zorder=2)
+    ax.legend(fontsize=6.5, loc="lower right", title="bumps, tolerance", title_fontsize=6.5)
     for row, protocol in enumerate(protocols):
         for family in result["family"].values:
             here = result.sel(protocol=protocol, family=family)
@@ -173,8 +181,8 @@ def exponents_panel(ax: Axes, result: xarray.Dataset) -> None:
                 text: dict[str, Any] = {"fontsize": 6.5, "color": "0.4", "style": "italic", "bbox": plain, **centred}
                 ax.text(CLAIMED[family][0], at, why, **text)
     words = [spelt(name).partition(": ") for name in protocols]
-    rows = [f"{choices}{', small' if network.startswith('small') else ''}" for network, _, choices in words]
-    ax.set_yticks(range(len(protocols)), rows, fontsize=7)
+    names = [f"{choices}{', small' if network.startswith('small') else ''}" for network, _, choices in words]
+    ax.set_yticks(range(len(protocols)), names, fontsize=7)
     ax.set(ylim=(len(protocols) - 0.5, -0.9), xlabel="exponent of N")
     ax.tick_params(axis="y", length=0)
     ax.set_xlim(min([0.3, *(end - 0.15 for end in ends)]), max([3.7, *(end + 0.15 for end in ends)]))
@@ -186,7 +194,7 @@ def threshold_figure(result: xarray.Dataset) -> Figure:
     protocols = result["protocol"].values
     known = result["threshold"].sel(family=BUMPS).notnull().any("size").values
     first = str(protocols[int(np.argmax(known))])  # the first protocol with a threshold at any N, else the first
-    shown = list(dict.fromkeys([first, *(name for name in protocols if name == LITERAL)]))
+    shown = list(dict.fromkeys([first, *(name for name in protocols if name == KEPT)]))
     with styled():
         figure, axes = pyplot.subplots(
             1, 2 + len(shown), figsize=(7.4 + 3.6 * len(shown), max(3.3, 1.5 + 0.3 * len(protocols))),
@@ -225,8 +233,9 @@ def threshold_caption(result: xarray.Dataset) -> str:
             f"A parabola through the first protocol's thresholds has slope {first['local_exponent'].item():.2f} at "
             f"N = {sizes[-1]} and curvature {first['curvature'].item():.2f}."
         )
-    if LITERAL in result["protocol"].values:
-        here = result.sel(protocol=LITERAL, family=BUMPS)
+    sentences.append(_by_tolerance(result))
+    if KEPT in result["protocol"].values:
+        here = result.sel(protocol=KEPT, family=BUMPS)
         most = here["held_out_accuracy"].where((here["examples"] == here["largest"]) & (here["learnt"] == 1))
         means = most.mean("network").values
         sentences.append(
@@ -237,6 +246,20 @@ def threshold_caption(result: xarray.Dataset) -> str:
             else "No network with the most bumps outside the hold-out learnt its training set."
         )
     return " ".join(sentences)
+
+
+def _by_tolerance(result: xarray.Dataset) -> str:
+    """Return a sentence on how many protocols have an exponent that counts as the paper's."""
+    integer = [name for name in result["protocol"].values if "/integer/" in name]
+    values = result[f"tolerance_{EXPONENT}"].sel(protocol=integer).values
+    known = values[np.isfinite(values)]
+    if not len(known):
+        return "With bumps alone, no protocol has an exponent."
+    return (
+        f"With bumps alone, N³ (an exponent above {CUBIC:g}) in {(known > CUBIC).sum()} of {len(known)} protocols "
+        f"(tolerance exact, {ONE_PIXEL} or MSE; the other {values.size - len(known)} have none), with exponents of "
+        f"{known.min():.2f} to {known.max():.2f}. The authors' protocol is not published."
+    )
 
 
 def _exponents_in_words(here: xarray.Dataset, confidence: float) -> str:

@@ -9,7 +9,7 @@ last hidden stage and the output.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 import numpy as np
@@ -21,10 +21,10 @@ from matplotlib.figure import Figure
 from recombine import panels
 from recombine.metrics import features
 from recombine.papers.forced_rendering import stripes
-from recombine.papers.forced_rendering.samples import PerSeed, difference, sample
+from recombine.papers.forced_rendering.samples import PerSeed, difference, measured, sample
 from recombine.papers.forced_rendering.stripes_claims import hidden_stages
 from recombine.reproduction.claims import Claim, Data, Sample, Statement
-from recombine.reproduction.criteria import effect
+from recombine.reproduction.criteria import Criterion, effect
 from recombine.reproduction.figures import FigureSpec
 from recombine.reproduction.measuring import Batch, base_attributes, grid_variables, tabulate
 from recombine.reproduction.study import Arm, Study, Trials
@@ -78,24 +78,49 @@ def _maps(batch: Batch) -> dict[str, Any]:
 STUDY = TuningStudy()
 
 
-def _changing(words: str, name: str, sign: int) -> Statement:
-    """State that an index falls (or rises, if `sign=-1`) along the stages more with stripes than with bumps alone."""
+Compare = Callable[[xarray.Dataset, xarray.Dataset, PerSeed], Sample]
+"""Function that returns a sample from stripe-trained networks, failing networks and a statistic."""
 
-    def change(data: Data, bumps: int) -> dict[str, Sample]:
-        pair = stripes.striped(data["stripes"], bumps), stripes.all_bumps(data["stripes"])
-        return {stripes.with_bumps(bumps): difference(lambda own: sign * fall(own[name]), *pair)}
 
-    def otherwise(data: Data) -> dict[str, Sample]:
-        result = data["stripes"]
-        cases = change(data, 0) if 0 in listed_attribute(result, "added") else {}
-        own, full = stripes.striped(result, int(result.attrs["many"])), stripes.all_bumps(result)
-        gap = own[name] - full[name]
-        for stage in hidden_stages(gap)[1:]:
-            cases[f"to layer {stage - 1}"] = sample(sign * (first_hidden(gap) - gap.isel(stage=stage)), own, full)
-        return cases
+def _changing(words: str, name: str, sign: int) -> tuple[Statement, Statement]:
+    """State that an index falls (or rises, if `sign=-1`) along the stages, and more with stripes than with bumps alone.
 
-    criterion = effect(f"{words}, first hidden stage to output, with stripes less bumps alone", 0.05)
-    return Statement(criterion, lambda data: change(data, int(data["stripes"].attrs["many"])), otherwise)
+    The first statement is about stripe-trained networks, the second about their difference from failing networks.
+    """
+
+    def change(own: xarray.Dataset) -> xarray.DataArray:
+        return sign * fall(own[name])
+
+    def to_stage(stage: int) -> PerSeed:
+        return lambda own: sign * (first_hidden(own[name]) - own[name].isel(stage=stage))
+
+    def statement(criterion: Criterion, compare: Compare) -> Statement:
+        def cases(data: Data) -> dict[str, Sample]:
+            return at(data, int(data["stripes"].attrs["many"]))
+
+        def at(data: Data, bumps: int) -> dict[str, Sample]:
+            result = data["stripes"]
+            own = compare(stripes.striped(result, bumps), stripes.all_bumps(result), change)
+            return {stripes.with_bumps(bumps): own}
+
+        def otherwise(data: Data) -> dict[str, Sample]:
+            result = data["stripes"]
+            found = at(data, 0) if 0 in listed_attribute(result, "added") else {}
+            own, full = stripes.striped(result, int(result.attrs["many"])), stripes.all_bumps(result)
+            for stage in hidden_stages(own[name])[1:]:
+                found[f"to layer {stage - 1}"] = compare(own, full, to_stage(stage))
+            return found
+
+        return Statement(criterion, cases, otherwise)
+
+    path = "first hidden stage to output"
+    return (
+        statement(effect(f"{words}, {path}, with stripes", 0.1), lambda own, full, read: measured(own, read)),
+        statement(
+            effect(f"{words}, {path}, with stripes less bumps alone", 0.05, word="specific"),
+            lambda own, full, read: difference(read, own, full),
+        ),
+    )
 
 
 def _late(values: xarray.DataArray) -> xarray.DataArray:
@@ -123,8 +148,8 @@ CLAIMS = (
         "Tuning is stripe-like in early and bump-like in late stages of stripe-trained networks",
         "§4.2, Fig. 4e–f, 15",
         statements=(
-            _changing("fall of the stripe index", STRIPE, 1),
-            _changing("rise of the localisation index", LOCAL, -1),
+            *_changing("fall of the stripe index", STRIPE, 1),
+            *_changing("rise of the localisation index", LOCAL, -1),
         ),
         studies=("stripes",),
     ),
