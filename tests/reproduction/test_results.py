@@ -29,7 +29,7 @@ def folder(tmp_path):
 
 
 def test_every_claim_rests_on_studies_that_there_are():
-    assert list(DEFAULT.claims) == [f"C{k}" for k in range(1, len(DEFAULT.claims) + 1)]
+    assert list(DEFAULT.claims) == [f"C{k}" for k in range(1, 38) if k != 30]  # dropped, see docs/third_edition.md
     for claim in DEFAULT.claims.values():
         assert {*claim.studies, *claim.beside} <= set(STUDIES)
         assert claim.studies
