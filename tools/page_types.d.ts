@@ -32,9 +32,14 @@ declare global {
   type Factor = { name: string, low: number, high: number, count: number, form: "number" | "category" | "angle",
     given: number[] | null, period: number | null, labels: string[] | null };
   type Code = { kind: string, [setting: string]: any };
+  /** Grid points and other images on which a decoder was trained; positions are null for absent factors. */
+  type Trained = { seen: Range, images: Numbers | null, positions: (number | null)[][] };
+  /** A training image near to an output, and their squared difference. */
+  type Memory = { positions: (number | null)[], image: Float32Array, distance: number };
   type ModelData = { name: string, notes: string[], program: ProgramData | null, table: Numbers | null,
     codes: Code[] | null, probes: (Range & { points: number[] }) | null, sizes: number[] | null, mean: number[] | null,
-    held: Range, present: Range | null, truth: Numbers | null, background: number, image: [number, number, number],
+    held: Range, present: Range | null, truth: Numbers | null, trained: Trained | null, errors: Numbers | null,
+    places: (Numbers & { dark: boolean }) | null, background: number, image: [number, number, number],
     low: number, high: number, smooth: boolean[], labels?: string[] };
   type PageData = { title: string, factors: Factor[], models: ModelData[], start: number[], labels?: string[],
     version: string };

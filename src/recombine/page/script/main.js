@@ -82,7 +82,7 @@ class Explorer {
     const anyHeld = this.decoders.some((decoder) => decoder.hasHoldout);
     byId("lead").hidden = !anyHeld;
     byId("held-key").hidden = !anyHeld;
-    byId("memory-key").hidden = !this.data.models.some((model) => model.truth);
+    byId("memory-key").hidden = !this.data.models.some((model) => model.trained);
     this.pathName = anyHeld ? "a path through the hold-out" : "a path";
     if (this.data.factors.length === 1) byId("plane").style.aspectRatio = "4 / 1";
     this.#label();

@@ -4,7 +4,7 @@ import { onPlane, planeCounts, shortened } from "./grid.js";
 import { mark, penOf } from "./pictures.js";
 
 /**
- * @typedef {{decoder: Decoder, at: number[], plane: [number, number], memories: number[][],
+ * @typedef {{decoder: Decoder, at: number[], plane: [number, number], memories: Memory[],
  *   path: [number, number][] | null}} PlaneView
  */
 
@@ -88,9 +88,12 @@ export class Plane {
     lines([[MARGIN, here[1]], [wide, here[1]]], "--line", []);
     pen.strokeStyle = colour("--memory");
     pen.lineWidth = 1.5;
-    for (const point of view.memories) {
-      const row = across === down ? 0 : point[down];
-      pen.strokeRect(x(point[across]) - dx / 2, y(row) - dy / 2, Math.max(3, dx), Math.max(3, dy));
+    for (const { positions } of view.memories) {
+      const [column, row] = [positions[across], across === down ? 0 : positions[down]];
+      // an image without one of the factors is a line across the plane
+      const [left, width] = column === null ? [MARGIN, columns * dx] : [x(column) - dx / 2, Math.max(3, dx)];
+      const [top, height] = row === null ? [0, rows * dy] : [y(row) - dy / 2, Math.max(3, dy)];
+      pen.strokeRect(left, top, width, height);
     }
     mark(pen, here[0], here[1], 7, colour("--accent"), colour("--paper"));
     this.#names(paper, view);
