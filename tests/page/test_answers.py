@@ -11,6 +11,7 @@ import pytest
 import torch
 
 import recombine as rc
+from recombine.metrics import separate_peaks
 from recombine.page.model import Blobs, page_model
 from recombine.page.subject import page_decoders
 from recombine.reproduction.explorer import KeptDecoder, kept_decoders
@@ -64,7 +65,7 @@ def _present(own, generator):
 
 
 def listed(tmp_path, runs):
-    """Outputs of each run, and what the page lists for them."""
+    """Outputs of each run, and what the page says of them."""
     blobs = Blobs()
     subjects = [page_decoders(run)[0] for run in runs]
     cases = []
@@ -74,7 +75,7 @@ def listed(tmp_path, runs):
         cases.append({"model": model, "factors": factors, "outputs": drawn(own, number).tolist()})
     (tmp_path / "cases.json").write_text(json.dumps(cases))
     (tmp_path / "numbers.bin").write_bytes(blobs.content)
-    words = ["node", "tests/page/nearest.js", str(tmp_path / "cases.json"), str(tmp_path / "numbers.bin")]
+    words = ["node", "tests/page/answers.js", str(tmp_path / "cases.json"), str(tmp_path / "numbers.bin")]
     done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True)
     answers = [json.loads(line) for line in done.stdout.splitlines()]
     return [(own, case["outputs"], answer) for own, case, answer in zip(subjects, cases, answers, strict=True)]
@@ -93,7 +94,8 @@ def test_listed_images_are_the_nearest_of_the_training_set(tmp_path, runs):
         rows, images = rows.numpy()[:, : len(own.grid.factors)], np.round(images, 6)
         whole = np.unique(np.concatenate([np.nan_to_num(rows, nan=-1), images], axis=1), axis=0)
         members, images = whole[:, : rows.shape[1]], whole[:, rows.shape[1] :]
-        for output, nearest in zip(np.array(outputs), answers, strict=True):
+        for output, answer in zip(np.array(outputs), answers["answers"], strict=True):
+            nearest = answer["nearest"]
             distances = ((images - output) ** 2).sum(1)
             blank = ((output - task.background) ** 2).sum()
             right = np.sort(distances)[:3]
@@ -113,7 +115,33 @@ def test_listed_images_are_the_nearest_of_the_training_set(tmp_path, runs):
                 assert same.any()
                 assert np.abs(distances[same] - one["distance"]).min() < rounding
             found[len(nearest) > 0] += 1
+        compare_peaks(own, torch.tensor(outputs), [answer["peaks"] for answer in answers["answers"]])
+        compare_scores(own, answers)
     assert min(found.values()) > COUNT / 2  # both answers are tried
+
+
+def compare_peaks(own, outputs, found):
+    """Peaks are those of `separate_peaks`, relative to the output's own maximum."""
+    images = (outputs.double() - own.background).reshape(COUNT, *own.spec.task.image_shape)
+    right = [torch.nonzero(image).tolist() for image in separate_peaks(images, own=True, threshold=0.3)]
+    assert [[[peak["row"], peak["column"]] for peak in peaks] for peaks in found] == right
+
+
+def compare_scores(own, answers):
+    """Scores over the hold-out are those of `evaluate`, which are stored with a run."""
+    task = own.spec.task
+    if task.kind == "array":
+        assert answers["scores"]["placed"] is None
+        return
+    scores = rc.evaluate(task, own.module, torch.device("cpu"))
+    held = scores["held_out"].bool()
+    placed, error = (
+        scores["hit"][held].sum().item(),
+        (scores["error"][held].mean() / scores["blank"][held].mean()).item(),
+    )
+    assert (answers["scores"]["count"], answers["scores"]["placed"]) == (int(held.sum()), placed)
+    assert abs(answers["scores"]["error"] / error - 1) < 1e-3
+    assert answers["composes"] == (error < 0.5 and placed >= 0.9 * held.sum())
 
 
 @needs_node

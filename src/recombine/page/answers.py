@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from recombine.metrics import extreme_pixel, separate_peaks
+from recombine.metrics import contrast, extreme_pixel, hits, separate_peaks
 from recombine.page.subject import PageDecoder
 
 if TYPE_CHECKING:
@@ -79,15 +79,19 @@ def errors(subject: PageDecoder, outputs: Tensor, rows: Tensor, points: Tensor |
 
 
 def places(
-    subject: PageDecoder, rows: Tensor, points: Tensor | None, image: tuple[int, int, int], blobs: Blobs
-) -> dict[str, Any] | None:
-    """Add the true column and row of the bump at every grid point; None if images are not bumps."""
+    subject: PageDecoder, outputs: Tensor | None, rows: Tensor, points: Tensor | None,
+    image: tuple[int, int, int], blobs: Blobs,
+) -> dict[str, Any] | None:  # fmt: skip
+    """Add the true column and row of the bump at every grid point, and whether outputs are in place.
+
+    Returns None if images are not bumps.
+    """
     grid, dark = subject.grid, subject.background != 0
     if subject.spec is not None:
         task = subject.spec.task
         if not task.position_factors:
             return None
-        found = grid.points[:, [grid.names.index(name) for name in task.position_factors]]
+        true = grid.points[:, [grid.names.index(name) for name in task.position_factors]]
     else:
         images = rows.reshape(-1, *image[1:])
         dark = bool(subject.background - rows.min() > rows.max() - subject.background)
@@ -95,8 +99,14 @@ def places(
             (images - subject.background) * (-1 if dark else 1)
         ):  # fmt: skip
             return None
-        found = extreme_pixel(images, "dark" if dark else "bright")
-    return {"type": "float32", "dark": dark} | blobs.add(found.numpy().astype("<f4").tobytes())
+        true = extreme_pixel(images, "dark" if dark else "bright").double()
+    placed = None
+    if outputs is not None:
+        shown = outputs.reshape(-1, *image)
+        grey = shown[:, 0] if image[0] == 1 else contrast(shown, subject.background)
+        placed = bits(hits(extreme_pixel(grey, "dark" if dark and image[0] == 1 else "bright"), true), blobs)
+    numbers = blobs.add(true.numpy().astype("<f4").tobytes())
+    return {"type": "float32", **numbers, "dark": dark, "placed": placed}
 
 
 def _are_bumps(signals: Tensor) -> bool:

@@ -195,9 +195,10 @@ def _truth(
     judged["trained"] = training_set(subject, blobs, LARGEST_TABLE)
     if judged["trained"] is None:
         notes.append("The nearest training images are not shown: there are too many for a page.")
-    if len(outputs) == subject.grid.size:
-        judged["errors"] = errors(subject, outputs, rows, points, blobs)
-    judged["places"] = places(subject, rows, points, image, blobs)
+    whole = outputs if len(outputs) == subject.grid.size else None
+    if whole is not None:
+        judged["errors"] = errors(subject, whole, rows, points, blobs)
+    judged["places"] = places(subject, whole, rows, points, image, blobs)
     if points is not None:
         rows = torch.full((subject.grid.size, pixels), float(rows.min())).index_copy(0, points, rows)
     return blobs.images(rows), judged, float(rows.min()), float(rows.max())

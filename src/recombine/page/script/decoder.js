@@ -91,7 +91,38 @@ export class Decoder {
 
   /** @param {number[]} positions */
   isHeldOut(positions) {
-    return isMarked(this.held, nearestPoint(this.factors, positions));
+    return this.isHeld(nearestPoint(this.factors, positions));
+  }
+
+  /** @param {number} point */
+  isHeld(point) {
+    return isMarked(this.held, point);
+  }
+
+  /** The error at every grid point relative to a blank image (−1: no true output), as computed by torch. */
+  get errors() {
+    return this.data.errors && this.#numbers(this.data.errors);
+  }
+
+  /** A function that returns whether the output at a grid point is in place; null if images are not bumps. */
+  get placed() {
+    const range = this.data.places?.placed;
+    if (!range) return null;
+    const bits = this.bytes.subarray(range.start, range.start + range.length);
+    return (/** @type {number} */ point) => isMarked(bits, point);
+  }
+
+  /** The column and row of the true bump; null if images are not bumps. @param {number} point */
+  place(point) {
+    const { places } = this.data;
+    if (!places) return null;
+    return /** @type {[number, number]} */ ([...this.#numbers(places).subarray(2 * point, 2 * point + 2)]);
+  }
+
+  /** The squared difference between the true output and a blank image. @param {number} point */
+  energy(point) {
+    if (!this.data.truth) return 0;
+    return this.#row(this.data.truth, point).reduce((sum, x) => sum + (x - this.data.background) ** 2, 0);
   }
 
   /**

@@ -1,5 +1,6 @@
 /** One decoder's column: output, ground truth, error, superposed halves, nearest training images, stage activity. */
 
+import { judged } from "./answer.js";
 import { nearestPoint, valueText } from "./grid.js";
 import { Picture, diverging, drawImage, drawStage, element } from "./pictures.js";
 import { StageViews } from "./views.js";
@@ -58,7 +59,8 @@ export class Side {
     this.nearest = [];
     /** @type {Float32Array | null} */
     this.shown = null;
-    this.error = /** @type {number | null} */ (null);
+    /** How right the output is; null if there is no true output. @type {Verdict | null} */
+    this.verdict = null;
   }
 
   /** @param {string} title @param {Picture[]} pictures @param {string} [text] */
@@ -91,13 +93,13 @@ export class Side {
       drawImage(this.difference.canvas, output.map(() => 0), image, -1, 1, diverging);
       this.truth.caption("not in the data");
     }
-    this.error = truth ? decoder.error(output, truth) : null;
+    this.verdict = judged(decoder, output, at);
     const present = decoder.isPresent(nearestPoint(decoder.factors, at));
     const place = decoder.isHeldOut(at) ? "held out" : present ? "in the training range" : "not in the data";
-    const relative = this.error === null ? "" : `error ${this.error.toFixed(3)} relative to a blank image`;
+    const relative = !this.verdict ? "" : `error ${this.verdict.error.toFixed(3)} relative to a blank image`;
     const wrong = output.every(Number.isFinite) ? relative : "the output is not finite here";
     this.numbers.textContent = [decoder.hasHoldout ? place : "", wrong].filter(Boolean).join(" · ");
-    this.root.classList.toggle("outside", decoder.isHeldOut(at));
+    this.root.classList.toggle("wrong", this.verdict !== null && !this.verdict.isRight);
   }
 
   /** Draws a stage, rerunning the decoder if it was overwritten. @param {number[]} at @param {number} stage */
