@@ -80,6 +80,34 @@ def test_the_sentence_says_what_the_stored_scores_say(shown):
     until(page, "() => document.getElementById('spoken').textContent.includes('Over the hold-out')")
 
 
+def test_the_plane_shows_the_error_of_every_combination(shown):
+    task, module = trained("cnn")
+    scores = rc.evaluate(task, module, torch.device("cpu"))
+    page = shown(address="#at=9,9&decoder=0&beside=-1")
+    page.wait_for_timeout(200)
+    ours = torch.tensor(page.evaluate("[...window.explorer.decoders[0].errors]"))
+    assert torch.allclose(ours, (scores["error"] / scores["blank"]).float(), rtol=1e-4)
+    shown_error = page.evaluate(SHADES)
+    order = [ours[10 * i + j].clamp(max=1).item() for i in range(9) for j in range(9)]
+    drawn = [shown_error[j][i] for i in range(9) for j in range(9)]
+    assert np.corrcoef(order, drawn)[0, 1] < -0.9, "the larger the error, the darker"
+    assert "1 or more" in page.locator("#error-key").inner_text()
+
+
+SHADES = """() => {
+  const canvas = document.getElementById('plane'), pen = canvas.getContext('2d');
+  const scale = canvas.width / canvas.clientWidth, margin = 26 * scale, step = (canvas.width - margin) / 10;
+  const { data } = pen.getImageData(0, 0, canvas.width, canvas.height);
+  const shade = (i, j) => {
+    const [x, y] = [margin + (i + 0.3) * step, (j + 0.3) * step].map(Math.round);
+    const at = 4 * (y * canvas.width + x);
+    return data[at] + data[at + 1] + data[at + 2];
+  };
+  return [...Array(9).keys()].map((j) => [...Array(9).keys()].map((i) => shade(i, j)));
+}"""
+"""Brightness of the plane's cells by row and column, without those that the point is in."""
+
+
 def test_a_button_switches_to_a_decoder_that_composes(shown, tmp_path):
     task, _ = trained("cnn")
     failing, right = (

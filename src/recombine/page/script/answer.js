@@ -183,7 +183,7 @@ export function said({ error, inPlace, peaks, aligned, spot, isRight }, seen) {
   const place = `(${spot.map((pixel) => Number(pixel.toFixed(1))).join(", ")})`;
   if (!peaks.length) return [words[2], `it draws nothing instead of a bump at ${place}`];
   const faint = Math.max(...peaks.map((peak) => peak.height)) < FAINT ? "faint " : "";
-  const share = aligned === peaks.length ? "all" : `${NUMBERS[aligned] ?? aligned} of them`;
+  const share = aligned === peaks.length ? aligned === 2 ? "both" : "all" : `${NUMBERS[aligned] ?? aligned} of them`;
   if (peaks.length === 1) {
     const [{ column, row }] = peaks;
     const rest = aligned ? ", in its row or column" : "";

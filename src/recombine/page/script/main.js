@@ -83,6 +83,10 @@ class Explorer {
     const anyHeld = this.decoders.some((decoder) => decoder.hasHoldout);
     byId("lead").hidden = !anyHeld;
     byId("held-key").hidden = !anyHeld;
+    const anyErrors = this.decoders.some((decoder) => decoder.errors);
+    byId("error-key").hidden = !anyErrors;
+    byId("held-key").classList.toggle("framed", anyErrors);
+    if (anyErrors) byId("lead").textContent = byId("lead").textContent.replace("Shaded", "Framed");
     byId("memory-key").hidden = !this.data.models.some((model) => model.trained);
     this.pathName = anyHeld ? "a path through the hold-out" : "a path";
     if (this.data.factors.length === 1) byId("plane").style.aspectRatio = "4 / 1";
