@@ -32,9 +32,21 @@ declare global {
   type Factor = { name: string, low: number, high: number, count: number, form: "number" | "category" | "angle",
     given: number[] | null, period: number | null, labels: string[] | null };
   type Code = { kind: string, [setting: string]: any };
+  /** Grid points and other images on which a decoder was trained; positions are null for absent factors. */
+  type Trained = { seen: Range, images: Numbers | null, positions: (number | null)[][] };
+  /** A training image near to an output, and their squared difference. */
+  type Memory = { positions: (number | null)[], image: Float32Array, distance: number };
+  /** The true column and row of every grid point's bump, and which of the decoder's outputs are in place. */
+  type Places = Numbers & { dark: boolean, placed: Range | null };
+  /** An output compared with the truth: its error relative to a blank image, whether its bump is in place (null: images
+   * are not bumps), its peaks, how many of those away from the true place share its row or column, and that place. */
+  type Verdict = { error: number, inPlace: boolean | null, peaks: Peak[], aligned: number, spot: [number, number] | null,
+    isRight: boolean };
+  type Peak = { column: number, row: number, height: number };
   type ModelData = { name: string, notes: string[], program: ProgramData | null, table: Numbers | null,
     codes: Code[] | null, probes: (Range & { points: number[] }) | null, sizes: number[] | null, mean: number[] | null,
-    held: Range, present: Range | null, truth: Numbers | null, background: number, image: [number, number, number],
+    held: Range, present: Range | null, truth: Numbers | null, trained: Trained | null, errors: Numbers | null,
+    places: Places | null, background: number, image: [number, number, number],
     low: number, high: number, smooth: boolean[], labels?: string[] };
   type PageData = { title: string, factors: Factor[], models: ModelData[], start: number[], labels?: string[],
     version: string };

@@ -61,6 +61,86 @@ def test_dragging_into_the_holdout_changes_the_output(shown):
     assert page.evaluate("window.explorer.state.at.every(p => p >= 3 && p <= 6)")
 
 
+def test_the_sentence_says_what_the_stored_scores_say(shown):
+    task, module = trained("cnn")
+    scores = rc.evaluate(task, module, torch.device("cpu"))
+    held = scores["held_out"].bool()
+    error = (scores["error"][held].mean() / scores["blank"][held].mean()).item()
+    placed = f"Over the hold-out {int(scores['hit'][held].sum())} of {int(held.sum())} are in place, and the error is"
+    page = shown(address="#at=4,4&decoder=0&beside=-1")
+    point = 4 * 10 + 4
+    relative = (scores["error"][point] / scores["blank"][point]).item()
+    until(page, "() => !document.getElementById('answer').hidden")
+    line = page.locator(".answer").first
+    assert f"{placed} {error:.2f}." in line.inner_text()
+    right = bool(scores["hit"][point]) and relative < 0.5
+    assert line.inner_text().startswith("Composes here") == right
+    assert ("right" in line.get_attribute("class")) == right
+    assert page.locator(".side.wrong").count() == int(not right)
+    until(page, "() => document.getElementById('spoken').textContent.includes('Over the hold-out')")
+
+
+def test_the_plane_shows_the_error_of_every_combination(shown):
+    task, module = trained("cnn")
+    scores = rc.evaluate(task, module, torch.device("cpu"))
+    page = shown(address="#at=9,9&decoder=0&beside=-1")
+    page.wait_for_timeout(200)
+    ours = torch.tensor(page.evaluate("[...window.explorer.decoders[0].errors]"))
+    assert torch.allclose(ours, (scores["error"] / scores["blank"]).float(), rtol=1e-4)
+    shown_error = page.evaluate(SHADES)
+    order = [ours[10 * i + j].clamp(max=1).item() for i in range(9) for j in range(9)]
+    drawn = [shown_error[j][i] for i in range(9) for j in range(9)]
+    assert np.corrcoef(order, drawn)[0, 1] < -0.9, "the larger the error, the darker"
+    assert "1 or more" in page.locator("#error-key").inner_text()
+
+
+SHADES = """() => {
+  const canvas = document.getElementById('plane'), pen = canvas.getContext('2d');
+  const scale = canvas.width / canvas.clientWidth, margin = 26 * scale, step = (canvas.width - margin) / 10;
+  const { data } = pen.getImageData(0, 0, canvas.width, canvas.height);
+  const shade = (i, j) => {
+    const [x, y] = [margin + (i + 0.3) * step, (j + 0.3) * step].map(Math.round);
+    const at = 4 * (y * canvas.width + x);
+    return data[at] + data[at + 1] + data[at + 2];
+  };
+  return [...Array(9).keys()].map((j) => [...Array(9).keys()].map((i) => shade(i, j)));
+}"""
+"""Brightness of the plane's cells by row and column, without those that the point is in."""
+
+
+def test_a_button_switches_to_a_decoder_that_composes(shown, tmp_path):
+    task, _ = trained("cnn")
+    failing, right = (
+        rc.RunSpec(task=task, decoder=SMALL).module(),
+        Looked(task, task.render(task.grid.points).flatten(1)),
+    )
+    settings = {**arguments("cnn"), "module": {"failing": failing, "composing": right}}
+    page = shown(rc.explore(**settings).save(tmp_path / "page.html"), "#at=4,4&decoder=0&beside=-1")
+    button = page.locator(".answer button").first
+    assert button.inner_text() == "Try: composing"
+    button.click()
+    assert page.evaluate("window.explorer.state.decoder") == 1
+    until(page, "() => document.querySelector('.answer strong').textContent === 'Composes here'")
+    assert page.locator(".answer button").first.inner_text() == "See it fail: failing"
+    held = int(task.held_out.sum())
+    assert f"{held} of {held} are in place" in page.locator(".answer").first.inner_text()
+
+
+class Looked(nn.Module):
+    """True images, found by the product of the two codes."""
+
+    def __init__(self, task, targets):
+        super().__init__()
+        codes = [torch.linalg.pinv(task.encoding.code(factor.values, factor).float()) for factor in task.grid.factors]
+        self.sizes = list(task.code_sizes)
+        self.one, self.other = (nn.Parameter(own) for own in codes)
+        self.targets = nn.Parameter(targets.float())
+
+    def forward(self, codes):
+        x, y = codes.split(self.sizes, dim=1)
+        return ((x @ self.one)[:, :, None] * (y @ self.other)[:, None, :]).flatten(1) @ self.targets
+
+
 def test_touch_moves_the_point(shown):
     page = shown(viewport={"width": 400, "height": 800}, has_touch=True)
     box = page.locator("#plane").bounding_box()
@@ -72,6 +152,8 @@ def test_touch_moves_the_point(shown):
 def test_every_control_works_by_keyboard(shown):
     page = shown(address="#at=2,2&beside=-1&snap=1")
     page.keyboard.press("Tab")
+    if page.evaluate("document.activeElement.closest('.answer') !== null"):  # a button offers another decoder
+        page.keyboard.press("Tab")
     assert page.evaluate("document.activeElement.id") == "plane"
     page.keyboard.press("ArrowRight")
     page.keyboard.press("Shift+ArrowDown")

@@ -5,6 +5,7 @@ import fs from "node:fs";
 import { test } from "node:test";
 import { deflateSync } from "node:zlib";
 import { initialState, parsed, written } from "../../src/recombine/page/script/address.js";
+import { alternative, heldOutScores, said } from "../../src/recombine/page/script/answer.js";
 import { fromHalf, inflated, numbersOf } from "../../src/recombine/page/script/bytes.js";
 import {
   CODES, nearestPoint, positionsOf, valueAt, valueText, pathThrough,
@@ -306,4 +307,41 @@ test("a training is told in words", () => {
     run.add({ ...report, step: 20, heldOut });
     assert.ok(described(run, false, data).startsWith(`Without rings, the decoder ${outcome} the hold-out: `));
   }
+});
+
+/** A verdict on an output whose true bump is at (4, 5). @param {any} own @returns {any} */
+function verdictOf(own) {
+  return { error: 0.9, inPlace: false, peaks: [], aligned: 0, spot: [4, 5], isRight: false, ...own };
+}
+
+test("an answer says what is drawn instead", () => {
+  const peak = (/** @type {number} */ height) => ({ column: 4, row: 1, height });
+  const cases = /** @type {[any, boolean, string, string][]} */ ([
+    [{ isRight: true, inPlace: true, error: 0.1 }, false, "Composes here",
+      "the bump is in place (error 0.10, blank image 1)"],
+    [{ inPlace: true }, false, "Composes in part here",
+      "the bump is in place, but the image is wrong (error 0.90, blank image 1)"],
+    [{}, true, "Not drawn as trained", "it draws nothing instead of a bump at (4, 5)"],
+    [{ peaks: [peak(0.9)], aligned: 1 }, false, "Does not compose here",
+      "it draws one bump at (4, 1) instead of (4, 5), in its row or column"],
+    [{ peaks: [peak(0.2), peak(0.3), peak(0.1)], aligned: 2 }, false, "Does not compose here",
+      "it draws three faint bumps instead of one at (4, 5), two of them in its row or column"],
+    [{ inPlace: null }, false, "Does not compose here", "error 0.90, blank image 1"],
+  ]);
+  for (const [own, seen, word, reason] of cases) assert.deepEqual(said(verdictOf(own), seen), [word, reason]);
+});
+
+test("the most similar decoder that composes is offered", () => {
+  const model = (/** @type {string} */ labels, /** @type {number} */ error) => ({
+    factors: [factor("x", 2)], data: { labels: labels.split(" "), truth: {} }, errors: Float32Array.of(0.01, error),
+    placed: null, isHeld: (/** @type {number} */ point) => point === 1, energy: () => 1,
+  });
+  const decoders = /** @type {any[]} */ ([
+    model("bump CNN none", 0.8), model("rate MLP none", 0.1), model("bump CNN stripes", 0.2),
+    model("bump MLP none", 0.9),
+  ]);
+  assert.deepEqual(heldOutScores(decoders[0]), { count: 1, placed: null, error: Math.fround(0.8) });
+  assert.deepEqual([0, 3].map((own) => alternative(decoders, own, [1], true)), [2, 1]);
+  assert.equal(alternative(decoders, 2, [1], false), 0);
+  assert.equal(alternative(decoders, 0, [0], true), -1); // nothing to compose there
 });

@@ -21,8 +21,8 @@ from markupsafe import Markup
 from recombine.reproduction.report import Parts, policy
 
 MODULES = (
-    "bytes", "kernel", "convolution", "operations", "program", "grid", "decoder", "address", "pictures", "survey",
-    "views", "plane", "side", "switches", "main",
+    "bytes", "kernel", "convolution", "operations", "program", "grid", "decoder", "address", "pictures", "answer",
+    "survey", "views", "plane", "side", "switches", "main",
 )  # fmt: skip
 """Modules of the script, each listed after the modules that it imports."""
 TEMPLATES = Environment(

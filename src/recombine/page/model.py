@@ -15,6 +15,7 @@ from recombine.decoders import StagedDecoder
 from recombine.diagnosis.calling import Call
 from recombine.diagnosis.stages import module_stages
 from recombine.errors import InvalidValue, RecombineError
+from recombine.page.answers import bits, errors, places, training_set
 from recombine.page.calls import Untranslatable
 from recombine.page.program import Program
 from recombine.page.subject import KNOWN, Called, PageDecoder, factor_codes, mean_code, smooth_factors
@@ -101,7 +102,8 @@ def page_model(subject: PageDecoder, blobs: Blobs, image_shape: tuple[int, ...] 
         notes.append(f"This decoder cannot run in the page: {error}. Outputs at grid points are precomputed.")
         if subject.is_random:
             notes.append("Outputs are random; the same seed was used at every point.")
-    truth, low, high = _truth(subject, outputs, blobs, notes)
+    image = _image(subject, outputs, image_shape)
+    truth, judged, low, high = _truth(subject, outputs, image, blobs, notes)
     blocks = codes if program is not None else None
     return {
         "name": subject.name, "notes": notes, "program": program, "table": table,
@@ -109,10 +111,10 @@ def page_model(subject: PageDecoder, blobs: Blobs, image_shape: tuple[int, ...] 
         "codes": blocks and [code.model_dump() for code in blocks],
         "sizes": blocks and [code.size(factor) for code, factor in zip(blocks, grid.factors, strict=True)],
         "mean": blocks and mean_code(blocks, grid, subject.unseen).tolist(),
-        "held": _bits(subject.held_out, blobs),
-        "present": None if subject.present is None else _bits(subject.present, blobs),
-        "truth": truth, "background": float(subject.background),
-        "image": _image(subject, outputs, image_shape),
+        "held": bits(subject.held_out, blobs),
+        "present": None if subject.present is None else bits(subject.present, blobs),
+        "truth": truth, **judged, "background": float(subject.background),
+        "image": image,
         "low": low, "high": high,
         "smooth": smooth_factors(subject.encoding, grid) if program is not None else [False] * len(grid.factors),
     }  # fmt: skip
@@ -172,16 +174,17 @@ def _table(subject: PageDecoder, outputs: Tensor, blobs: Blobs, reason: str) -> 
 
 
 def _truth(
-    subject: PageDecoder, outputs: Tensor, blobs: Blobs, notes: list[str]
-) -> tuple[dict[str, Any] | None, float, float]:
-    """Return the true outputs at all grid points and the range of values to display."""
+    subject: PageDecoder, outputs: Tensor, image: tuple[int, int, int], blobs: Blobs, notes: list[str]
+) -> tuple[dict[str, Any] | None, dict[str, Any], float, float]:
+    """Return the true outputs at all grid points, what they are judged by, and the range of values to display."""
     low, high = float(outputs.min()), float(outputs.max())
     pixels = outputs[0].numel()
+    judged: dict[str, Any] = {"trained": None, "errors": None, "places": None}
     if subject.targets is None:
-        return None, low, high
+        return None, judged, low, high
     if subject.grid.size * pixels > LARGEST_TABLE:
         notes.append(f"True outputs are not shown: {subject.grid.size} × {pixels} numbers are too many for a page.")
-        return None, low, high
+        return None, judged, low, high
     points = None if subject.present is None else torch.nonzero(subject.present).flatten()
     rows = subject.target_rows(points)
     assert rows is not None
@@ -189,14 +192,16 @@ def _truth(
     if rows.shape[1] != pixels:
         field = "targets" if subject.data is None else "data"
         raise InvalidValue(field, tuple(rows.shape), f"{pixels} numbers for each of {subject.grid.size} grid points")
+    judged["trained"] = training_set(subject, blobs, LARGEST_TABLE)
+    if judged["trained"] is None:
+        notes.append("The nearest training images are not shown: there are too many for a page.")
+    whole = outputs if len(outputs) == subject.grid.size else None
+    if whole is not None:
+        judged["errors"] = errors(subject, whole, rows, points, blobs)
+    judged["places"] = places(subject, whole, rows, points, image, blobs)
     if points is not None:
         rows = torch.full((subject.grid.size, pixels), float(rows.min())).index_copy(0, points, rows)
-    return blobs.images(rows), float(rows.min()), float(rows.max())
-
-
-def _bits(mask: Tensor, blobs: Blobs) -> dict[str, int]:
-    """Add one bit per grid point, lowest bit first."""
-    return blobs.add(np.packbits(mask.numpy(), bitorder="little").tobytes())
+    return blobs.images(rows), judged, float(rows.min()), float(rows.max())
 
 
 def _image(subject: PageDecoder, outputs: Tensor, image_shape: tuple[int, ...] | None) -> tuple[int, int, int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Self
 
@@ -19,13 +19,18 @@ from recombine.encodings import Bump, Circular, Encoding, OneHot, Polar, Positio
 from recombine.errors import InvalidValue, reason_of
 from recombine.factors import FactorGrid
 from recombine.metrics.stages import Encode
+from recombine.specs import RunSpec
 
 KNOWN = (Bump, OneHot, Rate, Ramp, Positional, Polar, Circular)
 """Encodings that the page can compute itself (`script/grid.js`)."""
 
 
+@dataclass(frozen=True)
 class PageDecoder(Subject):
     """A decoder with its grid and data; its module is a float32 copy on the CPU in evaluation mode."""
+
+    spec: RunSpec | None = None
+    """The spec of a trained run, which says what it was trained on; None for a module."""
 
     @classmethod
     def of(cls, decoder: Any, *args: Any, **settings: Any) -> Self:
@@ -36,8 +41,9 @@ class PageDecoder(Subject):
         given = subject.call.kwargs.items()
         kwargs = {name: own.cpu() if isinstance(own, Tensor) else own for name, own in given}
         call = replace(subject.call, kwargs=kwargs)
+        spec = None if isinstance(decoder, nn.Module) else decoder.spec
         try:
-            return replace(subject, call=call, module=copy.deepcopy(module).cpu().float().eval())
+            return replace(subject, call=call, module=copy.deepcopy(module).cpu().float().eval(), spec=spec)
         except Exception as error:  # hooks and handles that cannot be copied
             allowed = f"a module that can be copied ({reason_of(error)})"
             raise InvalidValue("module", subject.name, allowed) from error

@@ -19,6 +19,9 @@ export class Decoder {
     this.held = bytes.subarray(data.held.start, data.held.start + data.held.length);
     /** Mask of the points with a true output; null if all points have one. */
     this.present = data.present && bytes.subarray(data.present.start, data.present.start + data.present.length);
+    const seen = data.trained?.seen;
+    /** Mask of the points in the training set; null if it is not known. */
+    this.seen = seen ? bytes.subarray(seen.start, seen.start + seen.length) : null;
     this.hasHoldout = this.held.some((bits) => bits > 0);
     this.pixels = data.image[0] * data.image[1] * data.image[2];
   }
@@ -88,31 +91,74 @@ export class Decoder {
 
   /** @param {number[]} positions */
   isHeldOut(positions) {
-    return isMarked(this.held, nearestPoint(this.factors, positions));
+    return this.isHeld(nearestPoint(this.factors, positions));
+  }
+
+  /** @param {number} point */
+  isHeld(point) {
+    return isMarked(this.held, point);
+  }
+
+  /** The error at every grid point relative to a blank image (−1: no true output), as computed by torch. */
+  get errors() {
+    return this.data.errors && this.#numbers(this.data.errors);
+  }
+
+  /** A function that returns whether the output at a grid point is in place; null if images are not bumps. */
+  get placed() {
+    const range = this.data.places?.placed;
+    if (!range) return null;
+    const bits = this.bytes.subarray(range.start, range.start + range.length);
+    return (/** @type {number} */ point) => isMarked(bits, point);
+  }
+
+  /** The column and row of the true bump; null if images are not bumps. @param {number} point */
+  place(point) {
+    const { places } = this.data;
+    if (!places) return null;
+    return /** @type {[number, number]} */ ([...this.#numbers(places).subarray(2 * point, 2 * point + 2)]);
+  }
+
+  /** The squared difference between the true output and a blank image. @param {number} point */
+  energy(point) {
+    if (!this.data.truth) return 0;
+    return this.#row(this.data.truth, point).reduce((sum, x) => sum + (x - this.data.background) ** 2, 0);
   }
 
   /**
-   * Returns the training points whose true outputs are nearest to an output, nearest first.
-   * @param {Float32Array} output @param {number} count
+   * Returns the training images nearest to an output by their squared difference, nearest first, except those that are
+   * no nearer than a blank image. @param {Float32Array} output @param {number} count @returns {Memory[]}
    */
   nearest(output, count) {
-    if (!this.data.truth) return [];
-    const rows = this.#numbers(this.data.truth);
-    /** @type {{point: number, distance: number}[]} */
+    const { truth, trained, background } = this.data;
+    if (!truth || !trained) return [];
+    const blank = output.reduce((sum, number) => sum + (number - background) ** 2, 0);
+    /** @type {{row: number, table: Float32Array, distance: number}[]} */
     const best = [];
-    for (let point = 0; point < gridSize(this.factors); point += 1) {
-      if (isMarked(this.held, point) || !this.isPresent(point)) continue;
-      const bound = best.length < count ? Infinity : best[best.length - 1].distance;
+    const compare = (/** @type {Float32Array} */ table, /** @type {number} */ row) => {
+      const bound = best.length < count ? blank : best[best.length - 1].distance;
       let distance = 0;
-      for (let k = 0, at = point * this.pixels; k < this.pixels && distance < bound; k += 1) {
-        distance += (output[k] - rows[at + k]) ** 2;
+      for (let k = 0, at = row * this.pixels; k < this.pixels && distance < bound; k += 1) {
+        distance += (output[k] - table[at + k]) ** 2;
       }
-      if (distance >= bound) continue;
-      best.push({ point, distance });
+      if (distance >= bound) return;
+      best.push({ row, table, distance });
       best.sort((a, b) => a.distance - b.distance);
       best.length = Math.min(best.length, count);
-    }
-    return best.map(({ point }) => point);
+    };
+    const rows = this.#numbers(truth);
+    for (let point = 0; point < gridSize(this.factors); point += 1) if (this.isSeen(point)) compare(rows, point);
+    const others = trained.images ? this.#numbers(trained.images) : rows;
+    for (let row = 0; row < trained.positions.length; row += 1) compare(others, row);
+    return best.map(({ row, table, distance }) => ({
+      positions: table === rows ? positionsOf(this.factors, row) : trained.positions[row],
+      image: table.subarray(row * this.pixels, (row + 1) * this.pixels), distance,
+    }));
+  }
+
+  /** Whether a grid point was in the training set. @param {number} point */
+  isSeen(point) {
+    return Boolean(this.seen && isMarked(this.seen, point));
   }
 
   /** Mean squared error relative to that of a blank image. @param {Float32Array} output @param {Float32Array} truth */

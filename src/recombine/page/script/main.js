@@ -1,5 +1,6 @@
 /** The explorer page: its controls, state and scheduling of drawing tasks. */
 
+import { Answer } from "./answer.js";
 import { initialState, parsed, written } from "./address.js";
 import { decoded, inflated } from "./bytes.js";
 import { Decoder } from "./decoder.js";
@@ -82,7 +83,11 @@ class Explorer {
     const anyHeld = this.decoders.some((decoder) => decoder.hasHoldout);
     byId("lead").hidden = !anyHeld;
     byId("held-key").hidden = !anyHeld;
-    byId("memory-key").hidden = !this.data.models.some((model) => model.truth);
+    const anyErrors = this.decoders.some((decoder) => decoder.errors);
+    byId("error-key").hidden = !anyErrors;
+    byId("held-key").classList.toggle("framed", anyErrors);
+    if (anyErrors) byId("lead").textContent = byId("lead").textContent.replace("Shaded", "Framed");
+    byId("memory-key").hidden = !this.data.models.some((model) => model.trained);
     this.pathName = anyHeld ? "a path through the hold-out" : "a path";
     if (this.data.factors.length === 1) byId("plane").style.aspectRatio = "4 / 1";
     this.#label();
@@ -92,6 +97,8 @@ class Explorer {
     const labels = this.data.labels ?? [];
     if (labels.length) this.switches = new Switches(byId("switches"), this.data, labels, (change) => this.set(change));
     byId("models").hidden = names.length < 2 || labels.length > 0;
+    this.answer = new Answer(byId("answer"), this.decoders, labels, (side, number) =>
+      this.set(side ? { beside: number } : { decoder: number }));
     for (const id of ["across", "down"]) this.#options(byId(id), this.data.factors.map((factor) => factor.name));
     byId("axes").hidden = this.data.factors.length < 3;
     const choose = (/** @type {string} */ id, /** @type {(number: number) => Partial<State>} */ change) =>
@@ -205,7 +212,7 @@ class Explorer {
     }
     const point = factors.map((factor, k) => `${factor.name.slice(0, 60)} ${valueText(factor, this.state.at[k])}`);
     const errors = this.sides.map((side) => `${side.decoder.data.name.slice(0, 60)}: ${side.numbers.textContent}`);
-    byId("spoken").textContent = [point.join(", "), ...errors].join(". ");
+    byId("spoken").textContent = [point.join(", "), ...(this.answer?.text ?? []), ...errors].join(". ");
   }
 
   /** Redraws at the next frame. */
@@ -247,6 +254,7 @@ class Explorer {
       for (const { views } of this.sides) if (views?.visible) views.draw(this.state);
       this.background.wake();
     }
+    this.answer?.show(this.sides, this.state.at);
     const { state: { at, plane }, sides: [{ decoder, nearest }] } = this;
     this.plane.draw({ decoder, at, plane, memories: nearest, path: this.#gone === null ? null : this.#path() });
     if (this.#tasks.length || this.#gone !== null) this.#request();

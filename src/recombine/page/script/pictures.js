@@ -16,6 +16,16 @@ export function diverging(share) {
   return /** @type {[number, number, number]} */ (end.map((level) => 247 + (level - 247) * size));
 }
 
+const WARMTH = [[253, 250, 240], [252, 202, 125], [224, 96, 62], [112, 20, 58]]; // as the key in the style sheet
+
+/** Cream (no error) to orange to dark red (as wrong as a blank image, or more). @type {Colours} */
+export function heat(share) {
+  const place = Math.max(0, Math.min(1, share)) * (WARMTH.length - 1);
+  const below = Math.min(Math.floor(place), WARMTH.length - 2);
+  return /** @type {any} */ (WARMTH[below].map((level, c) =>
+    Math.round(level + (WARMTH[below + 1][c] - level) * (place - below))));
+}
+
 /** Lookup tables of 256 RGBA colours by colour map. @type {Map<Function, Uint32Array>} */
 const PALETTES = new Map();
 

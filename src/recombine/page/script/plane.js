@@ -1,10 +1,13 @@
-/** The plane of two factors, on which the point is moved with the pointer or keyboard; held-out points are shaded. */
+/**
+ * The plane of two factors, on which the point is moved with the pointer or keyboard: a map of the decoder's error at
+ * every grid point, with an outline around held-out points. Without errors, held-out points are shaded.
+ */
 
-import { onPlane, planeCounts, shortened } from "./grid.js";
-import { mark, penOf } from "./pictures.js";
+import { nearestPoint, onPlane, planeCounts, shortened } from "./grid.js";
+import { heat, mark, outline, penOf, twice } from "./pictures.js";
 
 /**
- * @typedef {{decoder: Decoder, at: number[], plane: [number, number], memories: number[][],
+ * @typedef {{decoder: Decoder, at: number[], plane: [number, number], memories: Memory[],
  *   path: [number, number][] | null}} PlaneView
  */
 
@@ -81,16 +84,19 @@ export class Plane {
       for (const point of points) pen.lineTo(point[0], point[1]);
       pen.stroke();
     };
-    if (view.path) lines(view.path.map(([i, j]) => [x(i), y(j)]), "--soft", [3, 4]);
+    if (view.path) lines(view.path.map(([i, j]) => [x(i), y(j)]), "--accent", [3, 4]);
     const [across, down] = view.plane;
     const here = [x(view.at[across]), y(across === down ? 0 : view.at[down])];
     lines([[here[0], 0], [here[0], tall - MARGIN]], "--line", []);
     lines([[MARGIN, here[1]], [wide, here[1]]], "--line", []);
-    pen.strokeStyle = colour("--memory");
-    pen.lineWidth = 1.5;
-    for (const point of view.memories) {
-      const row = across === down ? 0 : point[down];
-      pen.strokeRect(x(point[across]) - dx / 2, y(row) - dy / 2, Math.max(3, dx), Math.max(3, dy));
+    for (const { positions } of view.memories) {
+      const [column, row] = [positions[across], across === down ? 0 : positions[down]];
+      // an image without one of the factors is a line across the plane
+      const [left, width] = column === null ? [MARGIN, columns * dx] : [x(column) - dx / 2, Math.max(3, dx)];
+      const [top, height] = row === null ? [0, rows * dy] : [y(row) - dy / 2, Math.max(3, dy)];
+      pen.beginPath();
+      pen.rect(left, top, width, height);
+      twice(pen, colour("--paper"), colour("--memory"));
     }
     mark(pen, here[0], here[1], 7, colour("--accent"), colour("--paper"));
     this.#names(paper, view);
@@ -98,17 +104,28 @@ export class Plane {
 
   /** @param {Paper} paper @param {PlaneView} view @param {number} dx @param {number} dy */
   #cells({ pen, colour }, view, dx, dy) {
+    const { decoder, at, plane } = view;
     const [columns, rows] = this.#counts();
+    const { errors } = decoder;
+    const isHeld = (/** @type {number} */ i, /** @type {number} */ j) => decoder.isHeldOut(onPlane(at, plane, i, j));
     pen.fillStyle = colour("--field");
     pen.fillRect(MARGIN, 0, columns * dx, rows * dy);
-    pen.fillStyle = colour("--held");
+    const held = colour("--held");
     for (let i = 0; i < columns; i += 1) {
       for (let j = 0; j < rows; j += 1) {
-        if (!view.decoder.isHeldOut(onPlane(view.at, view.plane, i, j))) continue;
+        const error = errors?.[nearestPoint(decoder.factors, onPlane(at, plane, i, j))] ?? -1;
+        if (error < 0 && (errors || !isHeld(i, j))) continue;
+        pen.fillStyle = error < 0 ? held : `rgb(${heat(error).join()})`;
         const [left, top] = [Math.round(MARGIN + i * dx), Math.round(j * dy)]; // integer pixels leave no seams
         pen.fillRect(left, top, Math.round(MARGIN + (i + 1) * dx) - left, Math.round((j + 1) * dy) - top);
       }
     }
+    if (!errors) return;
+    pen.save();
+    pen.translate(MARGIN, 0);
+    outline(pen, columns, rows, dx, dy, isHeld);
+    twice(pen, "#fff", "#222", 2);
+    pen.restore();
   }
 
   /** @param {Paper} paper @param {PlaneView} view */

@@ -1,6 +1,7 @@
 /** One decoder's column: output, ground truth, error, superposed halves, nearest training images, stage activity. */
 
-import { nearestPoint, positionsOf, valueText } from "./grid.js";
+import { judged } from "./answer.js";
+import { nearestPoint, valueText } from "./grid.js";
 import { Picture, diverging, drawImage, drawStage, element } from "./pictures.js";
 import { StageViews } from "./views.js";
 
@@ -38,9 +39,13 @@ export class Side {
       const text = "The output for one factor, with every other factor's code replaced by its training-set mean.";
       this.#row(title, [...this.halves, this.sum], text);
     }
-    this.memories = Array.from({ length: data.truth ? MEMORIES : 0 }, () => new Picture("training image"));
-    const text = "The training images most similar to the output.";
-    if (data.truth) this.#row("Nearest training images", this.memories, text);
+    this.memories = Array.from({ length: data.trained ? MEMORIES : 0 }, () => new Picture("training image"));
+    this.likeness = element("p", "note", "None is like it: a blank image is nearer to the output than any of them.");
+    if (data.trained) {
+      const text = "The images it was trained on whose squared difference from the output is smallest.";
+      this.#row("Nearest training images", this.memories, text);
+      this.root.append(this.likeness);
+    }
     this.stage = new Picture("activity of a stage");
     this.stage.figure.classList.add("wide");
     /** @type {StageViews | null} */
@@ -50,11 +55,12 @@ export class Side {
       this.views = new StageViews(decoder);
       this.root.append(this.views.root);
     }
-    /** Positions of the nearest training points. @type {number[][]} */
+    /** The nearest training images. @type {Memory[]} */
     this.nearest = [];
     /** @type {Float32Array | null} */
     this.shown = null;
-    this.error = /** @type {number | null} */ (null);
+    /** How right the output is; null if there is no true output. @type {Verdict | null} */
+    this.verdict = null;
   }
 
   /** @param {string} title @param {Picture[]} pictures @param {string} [text] */
@@ -87,13 +93,13 @@ export class Side {
       drawImage(this.difference.canvas, output.map(() => 0), image, -1, 1, diverging);
       this.truth.caption("not in the data");
     }
-    this.error = truth ? decoder.error(output, truth) : null;
+    this.verdict = judged(decoder, output, at);
     const present = decoder.isPresent(nearestPoint(decoder.factors, at));
     const place = decoder.isHeldOut(at) ? "held out" : present ? "in the training range" : "not in the data";
-    const relative = this.error === null ? "" : `error ${this.error.toFixed(3)} relative to a blank image`;
+    const relative = !this.verdict ? "" : `error ${this.verdict.error.toFixed(3)} relative to a blank image`;
     const wrong = output.every(Number.isFinite) ? relative : "the output is not finite here";
     this.numbers.textContent = [decoder.hasHoldout ? place : "", wrong].filter(Boolean).join(" · ");
-    this.root.classList.toggle("outside", decoder.isHeldOut(at));
+    this.root.classList.toggle("wrong", this.verdict !== null && !this.verdict.isRight);
   }
 
   /** Draws a stage, rerunning the decoder if it was overwritten. @param {number[]} at @param {number} stage */
@@ -120,7 +126,7 @@ export class Side {
         if (this.#halfAt[k] !== position) tasks.push(() => this.#drawHalf(at, k));
       }
     }
-    if (decoder.data.truth) tasks.push(() => this.#drawNearest());
+    if (decoder.data.trained) tasks.push(() => this.#drawNearest());
     return tasks;
   }
 
@@ -146,14 +152,18 @@ export class Side {
     if (!this.shown) return;
     const { decoder } = this;
     const { image, low, high } = decoder.data;
-    this.nearest = decoder.nearest(this.shown, MEMORIES).map((point) => positionsOf(decoder.factors, point));
+    this.nearest = decoder.nearest(this.shown, MEMORIES);
+    this.likeness.hidden = this.nearest.length > 0;
     this.memories.forEach((picture, k) => {
-      const positions = this.nearest[k];
-      picture.figure.hidden = !positions;
-      if (!positions) return;
-      drawImage(picture.canvas, decoder.truth(positions) ?? [], image, low, high);
-      const values = decoder.factors.map((factor, f) => `${factor.name} ${valueText(factor, positions[f])}`);
-      picture.caption(values.join(", "));
+      const memory = this.nearest[k];
+      picture.figure.hidden = !memory;
+      if (!memory) return;
+      drawImage(picture.canvas, memory.image, image, low, high);
+      const values = decoder.factors.flatMap(({ name }, f) => {
+        const position = memory.positions[f];
+        return position === null ? [] : `${name} ${valueText(decoder.factors[f], position)}`;
+      });
+      picture.caption(values.join(", ") + (values.length < decoder.factors.length ? " alone" : ""));
     });
   }
 }

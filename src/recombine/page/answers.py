@@ -1,0 +1,116 @@
+"""What a page needs to judge a decoder: its training set, its error at every grid point, and where its bumps belong.
+
+The training set of a run is that of its seed, and may include images that belong to no grid point, such as stripes.
+Of other modules all that is known is the hold-out, so that all kept combinations are assumed to be in the training set.
+
+An error is the squared error relative to that of a blank image. An output is *in place* if its extreme pixel is within
+a pixel of the true position (`recombine.metrics.hits`). Runs have positions if their tasks do. Targets of other modules
+have positions if each image is a single bump with one extreme pixel.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from recombine.metrics import contrast, extreme_pixel, hits, separate_peaks
+from recombine.page.subject import PageDecoder
+
+if TYPE_CHECKING:
+    from recombine.page.model import Blobs
+
+CHECKED = 64  # number of targets that are checked for being single bumps
+SMALLEST_IMAGE = 4  # pixels along each axis; smaller images have no bumps
+MISSING = -1.0  # error at combinations without a target
+
+
+def bits(mask: Tensor, blobs: Blobs) -> dict[str, int]:
+    """Add one bit per grid point, lowest bit first."""
+    return blobs.add(np.packbits(mask.numpy(), bitorder="little").tobytes())
+
+
+def training_set(subject: PageDecoder, blobs: Blobs, largest: int) -> dict[str, Any] | None:
+    """Add the training set: a mask of grid points, and images with positions (None: absent) that are not on the grid.
+
+    Returns None if there are more than `largest` bytes of images.
+    """
+    if subject.spec is None:
+        return {"seen": bits(~subject.unseen, blobs), "images": None, "positions": []}
+    task, grid = subject.spec.task, subject.grid
+    rows = task.training_values(subject.spec.seed)
+    rows = torch.unique(rows.nan_to_num(nan=torch.inf), dim=0)  # NaN would equal nothing
+    rows = torch.where(rows.isinf(), torch.nan, rows)
+    values = rows[:, : len(grid.factors)]
+    complete = ~values.isnan().any(dim=1)
+    points = grid.nearest(values[complete])
+    on_grid = complete.clone()
+    # an additional column numbers the images of a combination, of which the target is the mean
+    on_grid[complete] = (grid.rows(points) == values[complete]).all(dim=1) & (rows.shape[1] == values.shape[1])
+    seen = torch.zeros(grid.size, dtype=torch.bool)
+    seen[points[on_grid[complete]]] = True
+    others = rows[~on_grid]
+    if 2 * len(others) * task.blank.numel() > largest:
+        return None
+    images = blobs.images(task.images(others).flatten(1).float()) if len(others) else None
+    return {"seen": bits(seen, blobs), "images": images, "positions": _positions(values[~on_grid], subject)}
+
+
+def _positions(values: Tensor, subject: PageDecoder) -> list[list[float | None]]:
+    """Return values in grid steps, or None where a factor is absent."""
+    columns = [
+        np.interp(values[:, k].numpy(), factor.values.numpy(), np.arange(factor.count))
+        for k, factor in enumerate(subject.grid.factors)
+    ]
+    return [[None if np.isnan(one) else float(one) for one in row] for row in np.stack(columns, axis=1)]
+
+
+def errors(subject: PageDecoder, outputs: Tensor, rows: Tensor, points: Tensor | None, blobs: Blobs) -> dict[str, Any]:
+    """Add the error at every grid point; `rows` are the targets, of `points` (default: all)."""
+    own = outputs.flatten(1).double() if points is None else outputs.flatten(1)[points].double()
+    wrong = (own - rows).square().sum(dim=1)
+    blank = (rows.double() - subject.background).square().sum(dim=1)
+    relative = torch.where(blank > 0, wrong / blank, wrong)
+    if points is not None:
+        relative = torch.full((subject.grid.size,), MISSING, dtype=relative.dtype).index_copy(0, points, relative)
+    return {"type": "float32"} | blobs.add(relative.numpy().astype("<f4").tobytes())
+
+
+def places(
+    subject: PageDecoder, outputs: Tensor | None, rows: Tensor, points: Tensor | None,
+    image: tuple[int, int, int], blobs: Blobs,
+) -> dict[str, Any] | None:  # fmt: skip
+    """Add the true column and row of the bump at every grid point, and whether outputs are in place.
+
+    Returns None if images are not bumps.
+    """
+    grid, dark = subject.grid, subject.background != 0
+    if subject.spec is not None:
+        task = subject.spec.task
+        if not task.position_factors:
+            return None
+        true = grid.points[:, [grid.names.index(name) for name in task.position_factors]]
+    else:
+        images = rows.reshape(-1, *image[1:])
+        dark = bool(subject.background - rows.min() > rows.max() - subject.background)
+        if image[0] != 1 or min(image[1:]) < SMALLEST_IMAGE or points is not None or not _are_bumps(
+            (images - subject.background) * (-1 if dark else 1)
+        ):  # fmt: skip
+            return None
+        true = extreme_pixel(images, "dark" if dark else "bright").double()
+    placed = None
+    if outputs is not None:
+        shown = outputs.reshape(-1, *image)
+        grey = shown[:, 0] if image[0] == 1 else contrast(shown, subject.background)
+        placed = bits(hits(extreme_pixel(grey, "dark" if dark and image[0] == 1 else "bright"), true), blobs)
+    numbers = blobs.add(true.numpy().astype("<f4").tobytes())
+    return {"type": "float32", **numbers, "dark": dark, "placed": placed}
+
+
+def _are_bumps(signals: Tensor) -> bool:
+    """Return whether each of some images has one peak and one brightest pixel."""
+    sample = signals[torch.linspace(0, len(signals) - 1, min(len(signals), CHECKED)).long()]
+    top = sample.flatten(1).topk(2).values
+    return bool((top[:, 0] > 1.001 * top[:, 1]).all() and (separate_peaks(sample, own=True).sum(dim=(1, 2)) == 1).all())
