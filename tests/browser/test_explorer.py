@@ -79,16 +79,16 @@ def test_every_control_works_by_keyboard(shown):
     page.keyboard.press("Home")
     assert page.evaluate("window.explorer.state.at") == [0, 0]
     reached = []
-    for _ in range(9):
+    for _ in range(10):
         page.keyboard.press("Tab")
         focused = page.evaluate("document.activeElement.id")
         reached.append(focused)
-        keys = {"snap": "Space", "play": "Enter", "unit": "3", "factor0": "ArrowRight", "factor1": "ArrowRight"}
+        keys = {"snap": "Space", "play": "Enter", "copy": "Shift", "unit": "3", "factor0": "ArrowRight", "factor1": "ArrowRight"}
         page.keyboard.press(keys.get(focused, "ArrowDown"))
         if focused == "play":
             until(page, "() => window.explorer.state.at[0] > 0.9")
             page.keyboard.press("Enter")
-    assert reached[:8] == ["factor0", "factor1", "snap", "play", "decoder", "beside", "stage", "unit"]
+    assert reached[:9] == ["factor0", "factor1", "snap", "play", "copy", "decoder", "beside", "stage", "unit"]
     state = page.evaluate("window.explorer.state")
     assert (state["snap"], state["decoder"], state["beside"], state["stage"]) == (False, 1, 0, 1)
     assert state["unit"] == 3
@@ -107,6 +107,36 @@ def test_an_address_restores_every_control(shown):
     assert again.locator("#unit").input_value() == "5"
     assert again.locator("#factor0").input_value() == "4.25"
     until(again, "() => document.getElementById('spoken').textContent.includes('x 4.3, y 6.5')")
+
+
+def test_back_undoes_a_whole_drag(shown):
+    page = shown(address="#at=0,0")
+    until(page, "() => location.hash.includes('decoder=')")
+    entries = page.evaluate("history.length")
+    box = page.locator("#plane").bounding_box()
+    page.mouse.move(box["x"] + 60, box["y"] + 60)
+    page.mouse.down()
+    page.wait_for_timeout(500)  # a pause does not end the drag
+    page.mouse.move(box["x"] + box["width"] - 4, box["y"] + 4, steps=5)
+    assert page.evaluate("location.hash").startswith("#at=0,0&")
+    page.mouse.up()
+    until(page, "() => location.hash.startsWith('#at=9,0&')")
+    assert page.evaluate("history.length") == entries + 1
+    page.keyboard.press("ArrowDown")
+    until(page, "() => location.hash.startsWith('#at=9,1&')")
+    for at in ("9,0", "0,0"):
+        page.go_back()
+        until(page, f"() => window.explorer.state.at.join() === '{at}'")
+    page.go_forward()
+    until(page, "() => window.explorer.state.at.join() === '9,0'")
+
+
+def test_the_link_to_a_view_is_copied(shown):
+    page = shown(address="#at=2,3", permissions=["clipboard-read", "clipboard-write"])
+    page.locator("#copy").click()
+    until(page, "() => document.getElementById('copy').textContent === 'Link copied'")
+    link = page.evaluate("navigator.clipboard.readText()")
+    assert link.startswith(page.url.split("#")[0] + "#at=2,3&decoder=0&")
 
 
 def test_the_browser_equals_torch(shown):

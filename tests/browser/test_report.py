@@ -46,7 +46,9 @@ def judged(claims, *args):
     """A verdict on each claim as `judge` gives it, at no cost: other tests judge the golden results."""
     interval = Interval(0.3, 0.2, 0.4, 3)
     tests = [Test(case, "difference", "above 0", "yes", interval, 3, 3) for case in ("bump", "rate")]
-    return [Judgement(own.name, own.text, own.where, "yes", tests, tests, tests[:1], ours=own.ours) for own in claims]
+    return [
+        Judgement(own.name, own.text, own.where, "yes", None, tests, tests, tests[:1], ours=own.ours) for own in claims
+    ]
 
 
 LARGE = b" " * 10**7
@@ -91,10 +93,9 @@ STARTED = "() => window.explorer && window.explorer.sides.every(side => side.sho
 @pytest.mark.parametrize("width", [1200, 420])
 def test_page_shows_verdicts_and_figure(page_path, opened, width):
     page = opened(page_path, viewport={"width": width, "height": 900})
-    verdicts = page.locator("#verdicts > tbody > tr")
-    assert verdicts.count() == 1 + len(DEFAULT.claims)  # a heading and a row per claim
-    for number, claim in enumerate(DEFAULT.claims, start=1):
-        assert verdicts.nth(number).locator("strong").inner_text() == claim
+    ordered = sorted(DEFAULT.claims.values(), key=lambda claim: claim.ours)  # the paper's claims come first
+    assert page.locator("#verdicts td:first-child > strong").all_inner_texts() == [claim.name for claim in ordered]
+    assert page.locator("#verdicts th[scope=rowgroup]").count() == len({claim.ours for claim in ordered})
     images = page.locator("figure img")
     assert images.count() == len(DEFAULT.figures)
     for index in range(images.count()):
@@ -148,6 +149,21 @@ def test_switches_by_keyboard_and_in_the_address(page_path, opened):
     until(again, STARTED)
     assert again.locator(".side h2").all_inner_texts() == ["code rate · remedy none", "code bump · remedy none"]
     assert again.locator("#beside-switch-0").evaluate("list => list.selectedOptions[0].textContent") == "bump"
+
+
+def test_a_section_and_the_view_are_separate_in_the_address(page_path, opened):
+    page = opened(page_path, "#section=judged&at=1,2")
+    until(page, STARTED)
+    until(page, "() => Math.abs(document.getElementById('judged').getBoundingClientRect().top) < 40")
+    until(page, "() => location.hash.startsWith('#section=judged&at=1,2&')")
+    page.locator("#plane").focus()
+    page.keyboard.press("ArrowRight")
+    until(page, "() => location.hash.startsWith('#section=judged&at=2,2&')")
+    page.evaluate("document.querySelector('a[href=\"#settings\"]').click()")
+    until(page, "() => location.hash.startsWith('#section=settings&at=2,2&')")
+    assert page.evaluate("window.explorer.state.at") == [2, 2]
+    page.go_back()
+    until(page, "() => location.hash.startsWith('#section=judged&at=2,2&')")
 
 
 def test_data_of_a_figure_are_in_the_page(page_path, opened, tmp_path):

@@ -38,6 +38,8 @@ class Explorer {
   #clock = 0;
   #frames = 0; // number of frames in which something had changed
   #touched = 0; // time of the last change
+  #held = false; // whether a pointer is pressed
+  #kept = false; // whether the browser's history already has an entry for the current state
   #viewsChanged = true;
 
   /** @param {Uint8Array} bytes to which the page's data refer */
@@ -66,14 +68,33 @@ class Explorer {
     this.sides = [];
     this.#controls();
     this.#rebuild();
-    window.addEventListener("hashchange", () => this.set(parsed(location.hash, this.state, this.data)));
+    window.addEventListener("hashchange", () => this.#arrive());
+    window.addEventListener("pointerdown", () => (this.#held = true), true);
+    for (const end of ["pointerup", "pointercancel"]) window.addEventListener(end, () => this.#release(), true);
     window.addEventListener("message", (event) => { // from the notebook widget around the page
       const address = event.data?.address;
       if (event.source !== window.parent || event.source === window || typeof address !== "string") return;
       this.set(parsed(address, this.state, this.data));
     });
     onAppearance(() => this.refresh());
-    this.set({});
+    this.#arrive();
+  }
+
+  /** Takes the state from the address, after a link, Back or Forward; all but links restore the scroll position. */
+  #arrive() {
+    this.stop();
+    this.set(parsed(location.hash, this.state, this.data));
+    this.#kept = true;
+    const { section } = this.state;
+    if (section && history.state === null) document.getElementById(section)?.scrollIntoView();
+  }
+
+  /** Writes the address at the end of a drag, so that Back undoes all of it. */
+  #release() {
+    this.#held = false;
+    if (this.#later === undefined || this.#gone !== null) return;
+    clearTimeout(this.#later);
+    this.#later = setTimeout(() => this.#settle());
   }
 
   /** Sets up the controls. */
@@ -108,6 +129,8 @@ class Explorer {
     choose("down", (k) => ({ plane: [this.state.plane[k === this.state.plane[0] ? 1 : 0], k] }));
     byId("snap").addEventListener("change", () => this.set({ snap: byId("snap").checked }));
     byId("play").addEventListener("click", () => this.play());
+    byId("copy").hidden = window.parent !== window; // the address of a frame leads nowhere
+    byId("copy").addEventListener("click", () => this.#copy());
     this.calm.addEventListener("change", () => this.stop());
     this.#sliderRows();
   }
@@ -161,6 +184,7 @@ class Explorer {
   set(change) {
     Object.assign(this.state, change);
     this.#touched = performance.now();
+    this.#kept = false;
     this.#rebuild();
     this.state.at = this.state.at.map((position, k) => {
       const inside = clamped(this.data.factors[k], position);
@@ -169,7 +193,21 @@ class Explorer {
     this.#show();
     this.refresh();
     clearTimeout(this.#later);
-    this.#later = setTimeout(() => this.#settle(), QUIET);
+    this.#later = setTimeout(() => (this.#held ? null : this.#settle()), QUIET);
+  }
+
+  /** Copies a link to what the explorer shows. */
+  async #copy() {
+    const link = `${location.href.split("#")[0]}#${written({ ...this.state, section: "" })}`;
+    let words = "Link copied";
+    try {
+      await navigator.clipboard.writeText(link);
+    } catch {
+      words = "Copy it from the address bar";
+    }
+    byId("copy").textContent = words;
+    byId("spoken").textContent = words;
+    setTimeout(() => (byId("copy").textContent = "Copy link"), 2000);
   }
 
   /** Updates the controls. */
@@ -193,16 +231,20 @@ class Explorer {
     }
   }
 
-  /** Updates the address and the announcement, once nothing has changed for a while. */
+  /** Updates the address and the announcement, once nothing has changed for a while and no pointer is pressed. */
   #settle() {
+    this.#later = undefined;
     const { factors } = this.data;
     const address = `#${written(this.state)}`;
-    if (window.parent !== window) window.parent.postMessage({ address }, "*");
+    const framed = window.parent !== window;
+    if (framed) window.parent.postMessage({ address }, "*");
     try {
-      history.replaceState(null, "", address);
+      if (framed || this.#kept) history.replaceState({}, "", address);
+      else if (address !== location.hash) history.pushState({}, "", address);
     } catch {
       // A frame in a notebook is not allowed to change its address.
     }
+    this.#kept = false;
     const point = factors.map((factor, k) => `${factor.name.slice(0, 60)} ${valueText(factor, this.state.at[k])}`);
     const errors = this.sides.map((side) => `${side.decoder.data.name.slice(0, 60)}: ${side.numbers.textContent}`);
     byId("spoken").textContent = [point.join(", "), ...errors].join(". ");
