@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 import recombine as rc
+from tests.browser.boxes import FAULTS, SIZES
 from tests.browser.conftest import ATTEMPTS, HOSTILE, faults, needs_axe, overflow, until
 from tests.page.decoders import arguments, points, subject, trained, values_at
 
@@ -69,6 +70,31 @@ def test_touch_moves_the_point(shown):
     assert overflow(page) <= 0
 
 
+@pytest.mark.parametrize("size", SIZES, ids=str)
+def test_nothing_overlaps_or_is_cut(shown, size):
+    page = shown(viewport=dict(zip(("width", "height"), size, strict=True)))
+    assert page.evaluate(FAULTS, ":not(*)") == []
+
+
+def test_the_test_of_boxes_sees_faults(shown):
+    page = shown()
+    page.evaluate("""() => {
+      document.querySelector('.numbers').style.marginTop = '-20px';
+      document.querySelector('#decoder').style.width = '3rem';
+      Object.assign(document.querySelector('.slider label').style, { width: '3rem', display: 'block' });
+      document.querySelector('.slider label').textContent = 'a long name of a factor';
+    }""")
+    found = " ".join(page.evaluate(FAULTS, ":not(*)"))
+    assert "overlap: h2" in found and "cut: select" in found and "cut: label" in found
+
+
+def test_canvases_say_what_they_show(shown):
+    page = shown(address="#at=2,3&beside=-1")
+    until(page, "() => document.querySelector('.side canvas').getAttribute('aria-label').includes('y 3')")
+    assert page.locator(".side canvas").first.get_attribute("aria-label") == "output, of trained at x 2, y 3"
+    assert page.locator("#plane").get_attribute("aria-label").startswith("Plane of x (across) and y (down)")
+
+
 def test_every_control_works_by_keyboard(shown):
     page = shown(address="#at=2,2&beside=-1&snap=1")
     page.keyboard.press("Tab")
@@ -83,7 +109,14 @@ def test_every_control_works_by_keyboard(shown):
         page.keyboard.press("Tab")
         focused = page.evaluate("document.activeElement.id")
         reached.append(focused)
-        keys = {"snap": "Space", "play": "Enter", "copy": "Shift", "unit": "3", "factor0": "ArrowRight", "factor1": "ArrowRight"}
+        keys = {
+            "snap": "Space",
+            "play": "Enter",
+            "copy": "Shift",
+            "unit": "3",
+            "factor0": "ArrowRight",
+            "factor1": "ArrowRight",
+        }
         page.keyboard.press(keys.get(focused, "ArrowDown"))
         if focused == "play":
             until(page, "() => window.explorer.state.at[0] > 0.9")
@@ -176,7 +209,7 @@ def test_views_over_the_plane_are_computed_while_nothing_moves(shown):
     assert captions[0].startswith(f"log10 dv {volume} here; ")
     assert "the most variable" in captions[1]
     assert captions[2].endswith("along x")
-    assert page.locator(".views canvas").first.get_attribute("aria-label") == captions[0]
+    assert page.locator(".views canvas").first.get_attribute("aria-label").startswith(captions[0])
     charts = "[...document.querySelectorAll('.views canvas')].map((canvas) => canvas.toDataURL())"
     before = page.evaluate(charts)
     page.locator("#unit").fill("1")

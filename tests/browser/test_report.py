@@ -1,12 +1,14 @@
 """The report in a real browser, from disk, with the network off."""
 
 import base64
+import io
 import re
 import shutil
 from pathlib import Path
 
 import pytest
 import torch
+from PIL import Image
 
 import recombine as rc
 from recombine.cli.reproduce import written
@@ -20,6 +22,7 @@ from recombine.reproduction.paper import Findings
 from recombine.reproduction.reporting import LARGEST_PAGE, MISSING, DrawnFigure
 from recombine.reproduction.reporting import page as page_of
 from recombine.reproduction.results import EXPLORER, Results
+from tests.browser.boxes import FAULTS, SIZES
 from tests.browser.conftest import ATTEMPTS, HOSTILE, faults, needs_axe, overflow, until
 from tests.golden import PICTURES, RESULTS
 
@@ -111,8 +114,71 @@ def test_page_shows_verdicts_and_figure(page_path, opened, width):
     assert page_path.stat().st_size < LARGEST_PAGE
 
 
+@pytest.mark.parametrize("size", SIZES, ids=str)
+def test_nothing_overlaps_or_is_cut(page_path, opened, size):
+    page = opened(page_path, viewport=dict(zip(("width", "height"), size, strict=True)))
+    until(page, STARTED)
+    for top in (0, 500):
+        page.evaluate("top => scrollTo(0, top)", top)
+        page.wait_for_timeout(50)
+        sticks = page.locator("#plane").evaluate("own => getComputedStyle(own).position === 'sticky'")
+        assert page.evaluate(FAULTS, "#plane" if sticks else ":not(*)") == []
+    assert overflow(page) <= 0
+    assert page.locator("#judged .wide").first.evaluate("own => own.scrollWidth - own.clientWidth") <= 0
+
+
+def test_what_scrolls_behind_the_plane_is_covered_on_a_phone(page_path, opened):
+    page = opened(page_path, viewport={"width": 390, "height": 844})
+    until(page, STARTED)
+    page.evaluate("scrollTo(0, 600)")
+    page.wait_for_timeout(100)
+    box = page.locator("#plane").bounding_box()
+    assert box["y"] == 0
+    strip = {"x": 0, "y": 0, "width": box["x"] - 1, "height": box["height"]}
+    content = page.screenshot(clip=strip)
+    assert len(Image.open(io.BytesIO(content)).convert("RGB").getcolors()) == 1
+
+
+def test_the_explorer_is_the_first_thing_by_keyboard(page_path, opened):
+    page = opened(page_path)
+    until(page, STARTED)
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    assert page.evaluate("document.activeElement.id") == "plane"
+
+
+def test_without_a_script_figures_and_verdicts_are_shown(page_path, browser):
+    page = browser.new_context(offline=True, java_script_enabled=False).new_page()
+    page.goto(page_path.as_uri())
+    assert page.locator("noscript").first.inner_text().startswith("The explorer needs JavaScript. It shows 3 decoders")
+    for hidden in (".explorer", "button.download", "#training"):
+        assert not any(own.is_visible() for own in page.locator(hidden).all())
+    assert page.locator("#verdict-C1").is_visible()
+    assert page.locator(".figure img").first.is_visible()
+    page.context.close()
+
+
+def test_print_has_no_controls_and_few_pages(page_path, opened):
+    page = opened(page_path)
+    until(page, STARTED)
+    until(page, "() => [...document.images].every((image) => image.complete && image.loading === 'eager')")
+    pages = len(re.findall(rb"/Type\s*/Page\b", page.pdf(format="A4")))
+    assert pages <= 25
+    page.emulate_media(media="print")
+    controls = page.locator("button, select, input, summary, canvas[tabindex]")
+    assert not any(own.is_visible() for own in controls.all())
+    assert page.locator(".figure img").count() == len(DEFAULT.figures)
+
+
+def test_forced_colours_keep_the_key(page_path, opened):
+    page = opened(page_path, forced_colors="active")
+    until(page, STARTED)
+    assert page.locator(".key.held").evaluate("own => getComputedStyle(own).backgroundColor") == "rgb(240, 183, 162)"
+
+
 def test_sections_follow_the_argument(page_path, opened):
     page = opened(page_path)
+    page.locator("nav summary").click()
     links = page.locator("nav a")
     assert links.all_inner_texts() == [
         *(section.title for section in DEFAULT.sections), "Verdicts", "Settings and provenance", "Data",

@@ -196,6 +196,20 @@ class Explorer {
     this.#later = setTimeout(() => (this.#held ? null : this.#settle()), QUIET);
   }
 
+  /** Names the canvases by what is drawn on them. @param {string} point */
+  #name(point) {
+    const [across, down] = this.state.plane.map((k) => this.data.factors[k].name.slice(0, 60));
+    const axes = across === down ? `Line of ${across}` : `Plane of ${across} (across) and ${down} (down)`;
+    byId("plane").setAttribute("aria-label", `${axes}, with the point at ${point}. Arrow keys move the point, with ` +
+      "Shift by five; Home and End go to the corners.");
+    for (const { root, decoder } of this.sides) {
+      for (const canvas of root.querySelectorAll("figure canvas")) {
+        const caption = canvas.parentElement?.querySelector("figcaption")?.textContent ?? "";
+        canvas.setAttribute("aria-label", `${caption}, of ${decoder.data.name.slice(0, 60)} at ${point}`);
+      }
+    }
+  }
+
   /** Copies a link to what the explorer shows. */
   async #copy() {
     const link = `${location.href.split("#")[0]}#${written({ ...this.state, section: "" })}`;
@@ -246,6 +260,7 @@ class Explorer {
     }
     this.#kept = false;
     const point = factors.map((factor, k) => `${factor.name.slice(0, 60)} ${valueText(factor, this.state.at[k])}`);
+    this.#name(point.join(", "));
     const errors = this.sides.map((side) => `${side.decoder.data.name.slice(0, 60)}: ${side.numbers.textContent}`);
     byId("spoken").textContent = [point.join(", "), ...errors].join(". ");
   }
