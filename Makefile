@@ -28,7 +28,8 @@ $(BIN)/python:
 # only where something is missing, as with another Python. All is compiled at once, since tests start hundreds of
 # processes, and by none of them: one whose disk is full would leave half a module.
 LOCKED := $(PIP) --no-compile --no-deps
-UNUSED := /(fontTools|jedi|mypyc?|networkx|pip|prompt_toolkit|setuptools|wcwidth)/
+UNUSED := /(fontTools|jedi|mypyc?|networkx|pip|prompt_toolkit|rich_rst|setuptools|wcwidth)/
+UNUSED := $(UNUSED)|playwright/async_api/|pygments/lexers/|sympy/(parsing|physics|stats)/|torch/_vendor/quack/|dask/dataframe/
 $(STAMP): pyproject.toml constraints.txt requirements-dev.txt | $(BIN)/python
 	$(LOCKED) $$(grep ^torch== requirements-dev.txt) & \
 	$(LOCKED) $$(grep -v '^torch==\|^#' requirements-dev.txt) && wait $$!

@@ -111,7 +111,7 @@ class DamagedResults(Damaged):
             "provenance": ["provenance", out],
         }
         works: dict[str, Step] = {
-            "claims": ["main", "claims", "C1", "--from", out],
+            "claims": ["main", "claims", "C26", "--from", out],
             "reproduce": ["main", "reproduce", *STUDY, "--store", str(self.folder / "store"), "--out", out],
             "datasets again": ["datasets", out],
             "verify again": ["main", "verify", out],

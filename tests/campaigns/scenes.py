@@ -21,7 +21,7 @@ SWEEP = [
 CHEAPER = {"seeds": "1", "size": "6", "width": "2", "steps": "2", "samples": "20"}
 CHEAP = [f"{name}={CHEAPER.get(name, value)}" for name, value in (change.split("=") for change in TINY)]
 SETTINGS = [*(word for change in CHEAP for word in ("--set", change)), "--device", "cpu", "--processes", "1"]
-STUDY = ["encodings", *SETTINGS]
+STUDY = ["encoder", *SETTINGS]
 PROGRESS = re.compile(r"\d+ (s|min|h)\b.*: ")
 """Lines that say how far a command is."""
 Step = Sequence[Any]

@@ -9,7 +9,7 @@ from tests.campaigns.faults import KILLS, NONE, own_part, spread
 from tests.campaigns.harm import flips, replacements
 from tests.campaigns.scenes import grouped
 
-SAMPLES = {"recombine.json": 1, "index.tsv": 4, "encodings.nc": 4}
+SAMPLES = {"recombine.json": 1, "index.tsv": 4, "encoder.nc": 4}
 """Flips of some files in the short form; of each other file there are two."""
 
 

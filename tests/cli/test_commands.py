@@ -1,6 +1,7 @@
 """The commands, as a user types them."""
 
 import csv
+import os
 import re
 import signal
 import subprocess
@@ -14,6 +15,7 @@ from recombine.specs import Recipe
 from recombine.store import Store
 from recombine.tasks import BumpTask
 from tests.command import captured as run
+from tests.command import forked
 
 SMALL = "--size 8 --decoder mlp --width 4 --depth 1 --steps 4 --samples 20"
 
@@ -113,17 +115,15 @@ def test_runs_commands(store_path, capsys, tmp_path):
     assert "1 finished run in" in run("runs list", capsys)[1]
 
 
-def test_interrupted_training_says_so_and_goes_on(store_path, monkeypatch, capsys):
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")  # tests run side by side
-    words = "train --device cpu --size 8 --width 4 --depth 1 --samples 400 --epochs 30"
-    command = [sys.executable, "-m", "recombine", *words.split(), "--checkpoint", "0"]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+def test_interrupted_training_says_so_and_goes_on(store_path, capsys):
+    words = "train --device cpu --size 8 --width 4 --depth 1 --samples 400 --epochs 20"
+    child = forked([*words.split(), "--checkpoint", "0"])
     deadline = time.monotonic() + 90
     while not list(store_path.glob("checkpoints/*")) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    process.send_signal(signal.SIGTERM)
-    _, err = process.communicate(timeout=60)
-    assert process.returncode == 130
+        time.sleep(0.01)
+    os.kill(child.number, signal.SIGTERM)
+    code, _, err = child.wait()
+    assert code == 130
     assert err.splitlines()[-1] == "recombine: interrupted; run the same command to continue"
     assert all(": trained " in line for line in err.splitlines()[:-1])
     assert len(Store(store_path).unfinished()) == 1

@@ -4,7 +4,6 @@ import hashlib
 import json
 import os
 import resource
-import subprocess
 import sys
 from pathlib import Path
 
@@ -13,7 +12,7 @@ import torch
 
 from recombine.store import Store
 from recombine.sweep import train
-from tests.command import run
+from tests.command import forked, run
 from tests.small import small_spec
 
 
@@ -109,17 +108,13 @@ def test_a_traceback_is_shown_where_it_is_asked_for(capsys):
 
 
 def test_full_disk_is_one_line_and_loses_nothing(filled, tmp_path):
-    """The kernel refuses to let files grow past a limit, in a process of its own: a disk that is really full."""
+    """The kernel refuses to let files of a child grow past a limit: a disk that is really full."""
     kept = {name: digest for name, digest in snapshot(filled).items() if name.startswith("runs/")}
-    done = subprocess.run(
-        [sys.executable, "-m", "recombine", "train", "--store", str(filled), "--device", "cpu",
-         "--size", "8", "--decoder", "mlp", "--width", "64", "--steps", "3", "--samples", "20"],
-        capture_output=True, text=True, timeout=120,
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (12_000, 12_000)),
-    )  # fmt: skip
-    assert done.returncode == 2, done.stderr
-    assert done.stderr.count("\n") == 1, done.stderr
-    assert "not full" in done.stderr
+    words = f"train --store {filled} --device cpu --size 8 --decoder mlp --width 64 --steps 3 --samples 20".split()
+    done = forked(words, lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (12_000, 12_000))).wait()
+    assert done.code == 2, done.err
+    assert done.err.count("\n") == 1, done.err
+    assert "not full" in done.err
     assert {n: d for n, d in snapshot(filled).items() if n.startswith("runs/")} == kept
     assert all(not problems for _, problems in Store(filled).verify())
     assert os.listdir(filled / "tmp") == []

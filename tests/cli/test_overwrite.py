@@ -10,9 +10,8 @@ from torch import nn
 import recombine as rc
 from recombine.papers.forced_rendering import PAPER
 from recombine.reproduction.reproduce import reproduce
-from recombine.reproduction.results import Results
 from tests.command import captured, run
-from tests.golden import RESULTS
+from tests.golden import copied
 from tests.small import small_spec
 from tests.tiny import FLAGS, TINY
 
@@ -26,6 +25,12 @@ def trained(tmp_path_factory):
     path = tmp_path_factory.mktemp("trained") / "store"
     rc.train(small_spec("mlp").seeds(range(2)), path, device="cpu")
     return path
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory):
+    """Results of one study."""
+    return copied(tmp_path_factory.mktemp("measured") / "results", "encoding_width")
 
 
 @pytest.fixture
@@ -56,19 +61,19 @@ FOREIGN = {
     "export": "runs export table.csv",
     "export parquet": "runs export site/data.parquet",
     "export a model": "runs export site --layout huggingface {key}",
-    "figure": f"figure regimes --from {RESULTS} --out site",
-    "reference": f"report {RESULTS} --reference site/claims.json",
-    "auroc": f"report {RESULTS} --marker-auroc site/claims.json",
+    "figure": "figure width --from {results} --out site",
+    "reference": "report {results} --reference site/claims.json",
+    "auroc": "report {results} --marker-auroc site/claims.json",
 }
 
 
 @pytest.mark.parametrize("name", FOREIGN)
-def test_files_of_others_are_refused_in_one_line(name, place, trained, capsys, monkeypatch):
+def test_files_of_others_are_refused_in_one_line(name, place, trained, results, capsys, monkeypatch):
     for slow in ("recombine.sweep.executors.Sweep", "recombine.diagnosis.diagnose", "recombine.page.explore"):
         monkeypatch.setattr(slow, None)  # refused before anything is computed
-    (place / "site" / "regimes.svg").write_text("<svg>mine</svg>")
+    (place / "site" / "width.svg").write_text("<svg>mine</svg>")
     before, key = contents(place), next(iter(rc.Store(trained))).key
-    code, out, err = captured(FOREIGN[name].format(key=key), capsys)
+    code, out, err = captured(FOREIGN[name].format(key=key, results=results), capsys)
     assert (code, out) == (2, "")
     assert err.count("\n") == 1
     assert "--overwrite" in err
@@ -76,10 +81,10 @@ def test_files_of_others_are_refused_in_one_line(name, place, trained, capsys, m
 
 
 @pytest.mark.parametrize("name", ["explore", "diagnose", "export", "export a model", "figure"])
-def test_they_are_replaced_where_that_is_asked_for_and_then_without(name, place, trained):
-    (place / "site" / "regimes.svg").write_text("<svg>mine</svg>")
+def test_they_are_replaced_where_that_is_asked_for_and_then_without(name, place, trained, results):
+    (place / "site" / "width.svg").write_text("<svg>mine</svg>")
     before, key = contents(place), next(iter(rc.Store(trained))).key
-    words = FOREIGN[name].format(key=key).split()
+    words = FOREIGN[name].format(key=key, results=results).split()
     assert run(*words, "--overwrite") == 0
     assert contents(place) != before
     assert run(*words) == 0  # they are ours by now
@@ -124,7 +129,7 @@ def test_an_exported_table_that_was_extended_is_no_longer_ours(place):
 
 
 def test_reproduce_goes_on_in_its_own_folder(tmp_path, monkeypatch, capsys):
-    words = ["reproduce", "encoder", "--device", "cpu", "--processes", "1", *FLAGS]
+    words = ["reproduce", "encoder", "--device", "cpu", "--processes", "1", *FLAGS, "--set", "seeds=1"]
     words += ["--store", tmp_path / "runs", "--out", tmp_path / "out"]
 
     def killed(*_, **__):
@@ -161,10 +166,8 @@ def test_a_report_is_written_for_results_only(tmp_path, capsys):
 
 
 def test_verdicts_and_aurocs_are_written_again(tmp_path, monkeypatch):
-    folder = tmp_path / "results"
-    shutil.copytree(RESULTS, folder)
+    folder = copied(tmp_path / "results", "regimes", "markers", "encodings")
     monkeypatch.setattr("recombine.cli.reproduce.written", lambda findings: findings.results.path)
-    Results(folder).remove(set(PAPER.studies) - {"regimes", "markers", "encodings"})
     words = ["report", folder, "--reference", tmp_path / "verdicts.json", "--marker-auroc", tmp_path / "auroc.json"]
     assert [run(*words), run(*words)] == [0, 0]
     assert json.loads((tmp_path / "verdicts.json").read_text())

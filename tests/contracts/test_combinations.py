@@ -103,15 +103,21 @@ def test_isolated_examples(encoding):
     assert {name for name in names if name.startswith("forms")} == expected
 
 
-def test_decoders(decoder):
-    interfaces = set()
+@cache
+def unlike_tasks(direction):
+    """Name, task, inputs and targets for each interface that there is, all of which a decoder must take."""
+    tasks = {}
     for encoding in ("bump", "rate"):
-        for name, task in fitting(holdout=Nothing(), encoding=encoding, direction=decoder.direction):
-            spec = RunSpec(task=task, decoder=decoder)
-            if spec.interface not in interfaces:
-                interfaces.add(spec.interface)
-                inputs, targets = task.examples(task.grid.points[:3])
-                outputs = spec.module()(inputs)
-                assert outputs.shape == targets.shape, (name, encoding)
-                assert torch.isfinite(outputs).all(), (name, encoding)
-    assert {len(interface.code_sizes) for interface in interfaces} >= {1, 2, 3, 4, 5}
+        for name, task in fitting(holdout=Nothing(), encoding=encoding, direction=direction):
+            interface = RunSpec(task=task, decoder="encoder" if direction == "encode" else "mlp").interface
+            if interface not in tasks:
+                tasks[interface] = (f"{name}, {encoding}", task, *task.examples(task.grid.points[:3]))
+    assert {len(interface.code_sizes) for interface in tasks} >= {1, 2, 3, 4, 5}
+    return list(tasks.values())
+
+
+def test_decoders(decoder):
+    for name, task, inputs, targets in unlike_tasks(decoder.direction):
+        outputs = RunSpec(task=task, decoder=decoder).module()(inputs)
+        assert outputs.shape == targets.shape, name
+        assert torch.isfinite(outputs).all(), name

@@ -6,6 +6,7 @@ reduced. They are not to be written again because a test fails: wording may chan
 
 import json
 import platform
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -55,6 +56,7 @@ def long_spec() -> rc.RunSpec:
     return spec.replace(recipe=spec.recipe.replace(steps=LONG), seed=9)
 
 
+@cache
 def varied_specs() -> dict[str, rc.RunSpec]:
     """Specs that use every family of parts, by name."""
     tasks = {

@@ -94,7 +94,7 @@ def test_a_stage_averages_in_two_ways_and_leaves_out_points_that_do_not_move():
 @pytest.mark.parametrize("encoding", ["bump", *(pytest.param(e, marks=pytest.mark.slow) for e in OTHER_ENCODINGS)])
 def test_exact_metric_equals_a_reverse_mode_jacobian(kind, encoding):
     spec = small_spec(kind, task={"encoding": encoding})
-    module, points = spec.module().eval().double(), real_points(spec, 3)
+    module, points = spec.module().eval().double(), real_points(spec, 2)
     coder = spec.task.codes
     found = metric_tensor(stage_reader(module, coder), points)
     assert list(found) == ["input", *module.stage_names]

@@ -1,6 +1,7 @@
 """Killed at any moment, training goes on to the same bits; two processes never train the same run."""
 
 import json
+import multiprocessing
 import os
 import random
 import signal
@@ -14,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from recombine.store import Store
+from recombine.sweep import train
 from tests.small import small_spec
 
 ROOT = Path(__file__).parents[2]
@@ -93,16 +95,29 @@ def test_killed_at_random_moments_it_ends_with_the_same_bits(zygote, tmp_path):
     assert went_on >= 3, "hardly any kill left a checkpoint to go on from"
 
 
-def test_one_run_killed_again_and_again_gets_there(zygote, tmp_path):
+def trained_in_a_fork(store, specs, kill_after=None):
+    """Train in a fork of this process, killed after some seconds. Returns seconds taken and whether it was killed."""
+    options = {"device": "cpu", "checkpoint_seconds": 0.0}
+    child = multiprocessing.get_context("fork").Process(target=train, args=(specs, store), kwargs=options)
+    began = time.perf_counter()
+    child.start()
+    child.join(kill_after)
+    child.kill()
+    child.join()
+    assert child.exitcode in (0, -signal.SIGKILL)
+    return time.perf_counter() - began, child.exitcode != 0
+
+
+def test_one_run_killed_again_and_again_gets_there(tmp_path):
     specs = [small_spec("low_rank", steps=60)]
-    whole, _ = zygote.train(tmp_path / "whole", specs)
+    whole, _ = trained_in_a_fork(tmp_path / "whole", specs)
     store, chance, kills = tmp_path / "store", random.Random(1), 0
     for _ in range(60):
-        _, killed = zygote.train(store, specs, kill_after=chance.uniform(0.2 * whole, 0.9 * whole))
+        _, killed = trained_in_a_fork(store, specs, kill_after=chance.uniform(0.2 * whole, 0.9 * whole))
         kills += killed
         if not killed:
             break
-    zygote.train(store, specs)
+    trained_in_a_fork(store, specs)
     assert kills > 0
     assert contents(store, specs) == contents(tmp_path / "whole", specs)
 
@@ -145,14 +160,21 @@ def test_interrupted_anywhere_it_goes_on_to_the_same_bits(zygote, tmp_path, numb
     assert stopped >= 1
 
 
-def test_a_run_in_progress_is_waited_for(zygote, tmp_path):
+def test_a_run_in_progress_is_waited_for(tmp_path):
     """A lock held by another process keeps us from training; when it goes, we train."""
-    spec = small_spec("mlp")
-    store = Store(tmp_path / "store")
-    lock = store.lock(spec.digest)
-    assert lock.acquire(wait=False)
-    release = threading.Timer(1.0, lock.release)
-    release.start()
-    took, _ = zygote.train(tmp_path / "store", [spec])
-    assert took >= 0.9
+    spec, store, (said, say) = small_spec("mlp"), Store(tmp_path / "store"), os.pipe()
+    holder = os.fork()
+    if not holder:
+        try:
+            os.write(say, b"held" if store.lock(spec.digest).acquire(wait=False) else b"free")
+            time.sleep(1)
+        finally:
+            os._exit(0)
+    os.close(say)
+    assert os.read(said, 4) == b"held"
+    began = time.perf_counter()
+    train([spec], store, device="cpu")
+    assert time.perf_counter() - began >= 0.9
     assert store.find(spec.digest) is not None
+    os.waitpid(holder, 0)
+    os.close(said)

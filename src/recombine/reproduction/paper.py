@@ -205,7 +205,7 @@ class Findings:
     @cached_property
     def _versions(self) -> dict[str, int]:
         present = set(self.results.studies)
-        return {n: self.results.dataset(n).attrs.get(EDITION, 1) for n in self.paper.studies if n in present}
+        return {n: self.results.attributes(n).get(EDITION, 1) for n in self.paper.studies if n in present}
 
     @cached_property
     def judgements(self) -> list[Judgement]:

@@ -12,6 +12,7 @@ import json
 import os
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ from recombine.errors import InvalidValue, StoreError, listed
 from recombine.files import require_folder
 from recombine.manifest import LIST, remove_temporaries
 from recombine.reproduction.explorer import collect
-from recombine.reproduction.paper import Findings, Paper
+from recombine.reproduction.paper import Paper
 from recombine.reproduction.preset import Preset
 from recombine.reproduction.results import EDITION, NOTES, READS, RUNS, SETTINGS, Results
 from recombine.reproduction.study import Study
@@ -150,9 +151,14 @@ def register(
     is not current if it has other seeds than the preset, since it will be replaced.
     """
     known = results.criteria
-    present = Findings(paper, results).studies
-    replaced = {name for name in present if results.settings(name).get("first_seed") != preset.first_seed}
-    studied = {*started, *present} - (replaced & {*studies})
+    studied = set(started)
+    for name in results.studies:
+        with suppress(InvalidValue):  # damaged
+            attributes = results.attributes(name)
+            replaced = json.loads(attributes.get(SETTINGS, "{}")).get("first_seed") != preset.first_seed
+            is_current = name in paper.studies and attributes.get(EDITION, 1) == paper.studies[name].version
+            if is_current and not (replaced and name in studies):
+                studied.add(name)
     if known is None and studied:
         return []
     fresh = [claim for claim in paper.claims.values() if not studied & {*claim.studies}]

@@ -134,6 +134,20 @@ class Results:
                 raise InvalidValue("from", str(self.path), allowed) from None
         return self._loaded[study]
 
+    def attributes(self, study: str) -> dict[str, Any]:
+        """Return the attributes of a study's Dataset without decoding its variables."""
+        import h5netcdf
+
+        if study in self._loaded:
+            return dict(self._loaded[study].attrs)
+        try:
+            with h5netcdf.File(io.BytesIO(self.content(study)), "r") as file:
+                return dict(file.attrs)
+        except InvalidValue:
+            raise
+        except Exception:  # HDF5 raises errors of many types on damaged files
+            return dict(self.dataset(study).attrs)  # says what is wrong
+
     def content(self, study: str) -> bytes:
         """Return a study's Dataset as netCDF."""
         content = self._read(_file(study))

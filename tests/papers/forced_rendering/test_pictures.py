@@ -31,13 +31,13 @@ def test_figure_looks_as_it_did(name, results, tmp_path):
 
 
 def test_a_changed_figure_is_noticed(results, tmp_path):
-    changed = results.dataset("regimes").copy(deep=True)
-    changed["schmidt_rank"][:] = changed["schmidt_rank"] * 3
+    changed = results.dataset("encoder").copy(deep=True)
+    changed["distance_mse"][:] = changed["distance_mse"] * 100
     other = Results(tmp_path)
-    other.save("regimes", changed, "fingerprint")
-    found = tmp_path / "regimes.png"
-    found.write_bytes(drawn(FIGURES["regimes"], other))
-    assert compare_images(str(PICTURES / "regimes.png"), str(found), TOLERANCE) is not None
+    other.save("encoder", changed, "fingerprint")
+    found = tmp_path / "encoder.png"
+    found.write_bytes(drawn(FIGURES["encoder"], other))
+    assert compare_images(str(PICTURES / "encoder.png"), str(found), TOLERANCE) is not None
 
 
 @pytest.mark.parametrize("name", FIGURES)

@@ -129,7 +129,10 @@ class PenaltyStudy(Study[PenaltySettings]):
     question: ClassVar[str] = "Do penalties on rendered embeddings make a network compose?"
     settings: ClassVar[type[PenaltySettings]] = PenaltySettings
     version: ClassVar[int] = 3
-    metrics: ClassVar[tuple[str, ...]] = ("band_alignment", "band_index", "matrix_effective_rank", "stage_profile")
+    metrics: ClassVar[tuple[str, ...]] = (
+        "band_alignment", "band_index", "finite_difference_metric", "log_volume", "matrix_effective_rank",
+        "stage_profile",
+    )  # fmt: skip
 
     def arms(self, preset: PenaltySettings) -> list[Arm]:
         seeds, other = preset.penalty_seeds, preset.penalty_other_size
