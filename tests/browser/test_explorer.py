@@ -85,7 +85,7 @@ def test_the_test_of_boxes_sees_faults(shown):
       document.querySelector('.slider label').textContent = 'a long name of a factor';
     }""")
     found = " ".join(page.evaluate(FAULTS, ":not(*)"))
-    assert "overlap: h2" in found and "cut: select" in found and "cut: label" in found
+    assert all(fault in found for fault in ("overlap: h2", "cut: select", "cut: label"))
 
 
 def test_canvases_say_what_they_show(shown):
@@ -105,7 +105,7 @@ def test_every_control_works_by_keyboard(shown):
     page.keyboard.press("Home")
     assert page.evaluate("window.explorer.state.at") == [0, 0]
     reached = []
-    for _ in range(10):
+    for _ in range(11):
         page.keyboard.press("Tab")
         focused = page.evaluate("document.activeElement.id")
         reached.append(focused)
@@ -121,7 +121,7 @@ def test_every_control_works_by_keyboard(shown):
         if focused == "play":
             until(page, "() => window.explorer.state.at[0] > 0.9")
             page.keyboard.press("Enter")
-    assert reached[:9] == ["factor0", "factor1", "snap", "play", "copy", "decoder", "beside", "stage", "unit"]
+    assert reached[:10] == ["factor0", "factor1", "snap", "play", "copy", "tour-start", "decoder", "beside", "stage", "unit"]
     state = page.evaluate("window.explorer.state")
     assert (state["snap"], state["decoder"], state["beside"], state["stage"]) == (False, 1, 0, 1)
     assert state["unit"] == 3
@@ -162,6 +162,46 @@ def test_back_undoes_a_whole_drag(shown):
         until(page, f"() => window.explorer.state.at.join() === '{at}'")
     page.go_forward()
     until(page, "() => window.explorer.state.at.join() === '9,0'")
+
+
+@pytest.mark.parametrize("size", [(1200, 900), (390, 844)], ids=str)
+def test_the_tour_goes_by_keyboard_and_in_the_link(shown, size):
+    page = shown(address="#at=2,3", viewport=dict(zip(("width", "height"), size, strict=True)))
+    page.locator("#tour-start").focus()
+    page.keyboard.press("Enter")
+    steps = int(page.locator("#tour .soft").inner_text().rpartition(" ")[2])
+    assert 6 <= steps <= 8
+    marked = set()
+    for step in range(1, steps + 1):
+        assert page.locator("#tour .soft").inner_text() == f"Step {step} of {steps}"
+        assert page.locator(".toured").count() == 1
+        assert page.locator(".toured").evaluate("own => own.getBoundingClientRect().top < innerHeight")
+        marked.add(page.locator(".toured").evaluate("own => own.outerHTML.slice(0, 200)"))
+        until(page, f"() => location.hash.endsWith('&tour={step}')")
+        page.keyboard.press("Enter")  # Next has the focus
+    assert len(marked) == steps
+    assert page.locator("#tour").is_hidden()
+    assert page.evaluate("document.activeElement.id") == "tour-start"
+    again = shown(address="#at=2,3&tour=3")
+    assert again.locator("#tour .soft").inner_text() == f"Step 3 of {steps}"
+    again.keyboard.press("Escape")
+    assert again.locator("#tour").is_hidden()
+
+
+def test_quantities_are_explained_on_focus_and_hover(shown):
+    page = shown(address="#beside=-1", viewport={"width": 1200, "height": 2000})
+    explained = page.locator(".explained")
+    assert explained.count() == 5
+    for number in range(explained.count()):
+        own = explained.nth(number)
+        tip = page.locator(f"#{own.get_attribute('aria-describedby')}")
+        assert not tip.is_visible()
+        own.focus()
+        assert tip.is_visible()
+        own.blur()
+        own.hover()
+        assert tip.is_visible()
+        page.mouse.move(1, 1)
 
 
 def test_the_link_to_a_view_is_copied(shown):

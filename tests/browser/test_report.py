@@ -232,6 +232,14 @@ def test_a_section_and_the_view_are_separate_in_the_address(page_path, opened):
     until(page, "() => location.hash.startsWith('#section=judged&at=2,2&')")
 
 
+def test_a_step_of_the_tour_switches_to_a_remedy(page_path, opened):
+    page = opened(page_path, "#at=1,1&tour=8")
+    until(page, STARTED)
+    page.locator("#tour button", has_text="with stripes").click()
+    assert page.locator(".side h2").all_inner_texts() == ["code bump · remedy stripes"]
+    assert page.evaluate("window.explorer.state.at.join()") == page.evaluate("window.explorer.data.start.join()")
+
+
 def test_data_of_a_figure_are_in_the_page(page_path, opened, tmp_path):
     page = opened(page_path)
     with page.expect_download() as download:

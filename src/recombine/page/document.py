@@ -22,7 +22,7 @@ from recombine.reproduction.report import Parts, policy
 
 MODULES = (
     "bytes", "kernel", "convolution", "operations", "program", "grid", "decoder", "address", "pictures", "survey",
-    "views", "plane", "side", "switches", "main",
+    "views", "plane", "side", "switches", "tour", "main",
 )  # fmt: skip
 """Modules of the script, each listed after the modules that it imports."""
 TEMPLATES = Environment(

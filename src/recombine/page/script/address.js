@@ -13,14 +13,15 @@ export function initialState(data) {
     unit: -1,
     snap: true,
     section: "",
+    tour: 0,
   };
 }
 
 /** The part of the address after #; the section of the page comes first. @param {State} state @returns {string} */
-export function written({ at, decoder, beside, plane, stage, unit, snap, section }) {
+export function written({ at, decoder, beside, plane, stage, unit, snap, section, tour }) {
   const numbers = at.map((position) => Math.round(position * 1000) / 1000);
   const explorer = `at=${numbers}&decoder=${decoder}&beside=${beside}&plane=${plane}&stage=${stage}&unit=${unit}`;
-  return `${section ? `section=${section}&` : ""}${explorer}&snap=${+snap}`;
+  return `${section ? `section=${section}&` : ""}${explorer}&snap=${+snap}${tour ? `&tour=${tour}` : ""}`;
 }
 
 /**
@@ -59,5 +60,6 @@ export function parsed(text, state, { factors, models }) {
     unit: integer("unit", -1, 2 ** 31) ?? state.unit,
     snap: given.has("snap") ? given.get("snap") !== "0" : state.snap,
     section: sectionOf(text),
+    tour: integer("tour", 0, 100) ?? (text.includes("=") ? 0 : state.tour),
   };
 }

@@ -9,6 +9,7 @@ import { atNextFrame, element, onAppearance } from "./pictures.js";
 import { Side } from "./side.js";
 import { Background } from "./survey.js";
 import { Switches } from "./switches.js";
+import { Tour, explain } from "./tour.js";
 
 const BUDGET = 16; // milliseconds after the start of a frame during which drawing of details may start
 const PATIENCE = 6; // every this many frames, a detail is drawn even if the frame is late
@@ -129,6 +130,7 @@ class Explorer {
     choose("down", (k) => ({ plane: [this.state.plane[k === this.state.plane[0] ? 1 : 0], k] }));
     byId("snap").addEventListener("change", () => this.set({ snap: byId("snap").checked }));
     byId("play").addEventListener("click", () => this.play());
+    this.tour = new Tour(byId("tour"), byId("tour-start"), this.data, (change) => this.set(change));
     byId("copy").hidden = window.parent !== window; // the address of a frame leads nowhere
     byId("copy").addEventListener("click", () => this.#copy());
     this.calm.addEventListener("change", () => this.stop());
@@ -169,6 +171,7 @@ class Explorer {
     this.sides = decoders.map((decoder) => new Side(decoder));
     for (const { views } of this.sides) if (views) views.appeared = () => this.#refreshViews();
     byId("sides").replaceChildren(...this.sides.map((side) => side.root));
+    for (const { root } of this.sides) explain(root);
     byId("sides").classList.toggle("two", this.sides.length > 1);
     const stages = this.sides[0].decoder.data.program?.stages ?? [];
     this.#options(byId("stage"), stages.map((stage) => stage.name));
@@ -230,6 +233,7 @@ class Explorer {
     byId("decoder").selectedIndex = state.decoder;
     byId("beside").selectedIndex = state.beside + 1;
     this.switches?.show(state);
+    this.tour?.show(state);
     byId("across").selectedIndex = state.plane[0];
     byId("down").selectedIndex = state.plane[1];
     byId("stage").selectedIndex = Math.min(state.stage, byId("stage").options.length - 1);
