@@ -7,10 +7,11 @@ FAULTS = """(skipped) => {
   const found = [];
   const described = (own) => `${own.tagName.toLowerCase()}${own.id ? '#' + own.id : ''} ` +
     `"${(own.textContent ?? '').trim().slice(0, 40)}"`;
-  const isSeen = (own) => own.checkVisibility({ visibilityProperty: true }) && !own.closest('.unseen, .training-unseen, .skip');
+  const isSeen = (own) => own.checkVisibility({ visibilityProperty: true }) &&
+    !own.closest('.unseen, .training-unseen, .skip');
   const scrolls = (own) => own.closest('.wide, details, .training-table') !== null;
-  const leaves = [...document.querySelectorAll('h1, h2, h3, p, label, legend, summary, select, button, input, canvas, ' +
-    'img, figcaption, output, td, th, li, code')].filter((own) => isSeen(own) && !own.closest(skipped));
+  const leaves = [...document.querySelectorAll('h1, h2, h3, p, label, legend, summary, select, button, input, ' +
+    'canvas, img, figcaption, output, td, th, li, code')].filter((own) => isSeen(own) && !own.closest(skipped));
   const right = document.documentElement.clientWidth;
   for (const own of leaves) {
     const box = own.getBoundingClientRect();

@@ -121,7 +121,18 @@ def test_every_control_works_by_keyboard(shown):
         if focused == "play":
             until(page, "() => window.explorer.state.at[0] > 0.9")
             page.keyboard.press("Enter")
-    assert reached[:10] == ["factor0", "factor1", "snap", "play", "copy", "tour-start", "decoder", "beside", "stage", "unit"]
+    assert reached[:10] == [
+        "factor0",
+        "factor1",
+        "snap",
+        "play",
+        "copy",
+        "tour-start",
+        "decoder",
+        "beside",
+        "stage",
+        "unit",
+    ]
     state = page.evaluate("window.explorer.state")
     assert (state["snap"], state["decoder"], state["beside"], state["stage"]) == (False, 1, 0, 1)
     assert state["unit"] == 3

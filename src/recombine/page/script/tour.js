@@ -110,7 +110,7 @@ export class Tour {
     const [selector, text, presets] = steps[this.#shown - 1];
     this.#marked = targetOf(document, selector);
     this.#marked?.classList.add("toured");
-    this.#marked?.scrollIntoView({ block: "nearest" });
+    this.#marked?.scrollIntoView({ block: "start" });
     const line = (/** @type {HTMLElement[]} */ buttons) => {
       const row = element("div", "buttons");
       row.append(...buttons);
@@ -119,7 +119,7 @@ export class Tour {
     const step = (/** @type {number} */ by) => () => this.change({ tour: this.#shown + by });
     const last = this.#shown === steps.length;
     const ways = [button("Back", step(-1)), button(last ? "Done" : "Next", last ? step(-this.#shown) : step(1))];
-    if (!last) ways.push(button("Skip the tour", step(-this.#shown)));
+    if (!last) ways.push(button("Skip", step(-this.#shown)));
     /** @type {HTMLButtonElement} */ (ways[0]).disabled = this.#shown === 1;
     const words = element("p", "", text);
     words.setAttribute("aria-live", "polite");
