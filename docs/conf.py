@@ -24,6 +24,7 @@ extensions = [
     "commands",  # these are in docs/extensions
     "examples",
     "mathml",
+    "names",
     "notebooks",
     "records",
 ]

@@ -65,6 +65,11 @@ def test_every_page_is_in_a_table_of_contents():
     assert set(listed) == {*PAGES} - {DOCS / "index.md"}
 
 
+def test_the_gallery_shows_every_committed_figure_once():
+    shown = re.findall(r"results/paper/figures/(\w+\.png)", (DOCS / "gallery.md").read_text(encoding="utf-8"))
+    assert sorted(shown) == sorted(path.name for path in (ROOT / "results" / "paper" / "figures").glob("*.png"))
+
+
 def test_the_command_line_is_in_the_reference(monkeypatch):
     monkeypatch.setattr(sys, "path", [str(DOCS / "extensions"), *sys.path])
     from commands import MARK, reference
@@ -84,3 +89,16 @@ def test_every_public_name_is_in_the_reference_once():
     names = [name.removeprefix("recombine.") for name in AUTODOC.findall(text) + DATA.findall(text)]
     metrics = [name for name, own in vars(recombine.metrics).items() if name[0] != "_" and not inspect.ismodule(own)]
     assert sorted(names) == sorted([*rc.__all__, *metrics])
+
+
+def test_the_index_of_the_reference_has_one_line_for_each_name(monkeypatch):
+    monkeypatch.setattr(sys, "path", [str(DOCS / "extensions"), *sys.path])
+    from names import MARK, index
+
+    text = (DOCS / "api" / "index.md").read_text(encoding="utf-8")
+    assert MARK in text
+    lines = index(DOCS / "api", [path.stem for path in entries(DOCS / "api" / "index.md")])
+    listed = dict(re.findall(r"^- \{py:obj\}`\w+ <recombine\.(\S+)>`: (\S.*)$", lines, flags=re.MULTILINE))
+    metrics = [f"metrics.{name}" for name, own in vars(recombine.metrics).items() if not inspect.ismodule(own)]
+    assert {*rc.__all__, *(name for name in metrics if "._" not in name)} - {"__version__"} <= set(listed)
+    assert listed["MLP"] == "Multi-layer perceptron."

@@ -25,6 +25,8 @@ def test_the_citation_is_of_this_version_and_of_the_paper(citation):
     assert paper["title"] == "Compositional Generalization via Forced Rendering of Disentangled Latents"
     assert [author["family-names"] for author in paper["authors"]] == ["Liang", "Qian", "Ziyin", "Fiete"]
     assert paper["year"] == 2025
+    for name in ("README.md", "docs/index.md", "docs/verdicts.md"):
+        assert paper["url"] in (ROOT / name).read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("name", TEXTS)

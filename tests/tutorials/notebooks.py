@@ -1,7 +1,7 @@
 """Tutorials read and run as plain Python, without Jupyter: what the tests of `docs/tutorials` share.
 
 A cell tagged `parameters` has the sizes, one assignment a line. A short run gives them other values after that cell has
-been run, and leaves out cells tagged `full`, which assert what only networks that were trained long enough show.
+been run. The first code cell, tagged `skip-execution` (a tag of nbclient), installs the package and is left out.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ NAMES = (
     "add_a_decoder", "diagnose_my_model", "encoder_or_decoder", "fix_my_model", "modules_of_other_libraries",
     "my_own_data", "new_holdout", "remedy_in_my_loop", "reproduce_a_figure",
 )  # fmt: skip
-PARAMETERS, FULL = "parameters", "full"
+PARAMETERS, INSTALL = "parameters", "skip-execution"
 
 
 def read(name: str) -> dict[str, Any]:
@@ -35,7 +35,7 @@ def run(name: str, sizes: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """The names that a tutorial leaves behind, run in the present folder; with `sizes`, in short."""
     namespace: dict[str, Any] = {"__name__": "__main__"}
     for identity, tags, source in code_cells(name):
-        if FULL in tags and sizes is not None:
+        if INSTALL in tags:
             continue
         exec(compile(source, f"{name}.ipynb, cell {identity}", "exec", dont_inherit=True), namespace)
         if PARAMETERS in tags and sizes is not None:

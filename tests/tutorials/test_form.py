@@ -5,7 +5,7 @@ import re
 import pytest
 
 from tests.docs.test_pages import anchors
-from tests.tutorials.notebooks import FULL, NAMES, PARAMETERS, TUTORIALS, code_cells, read
+from tests.tutorials.notebooks import INSTALL, NAMES, PARAMETERS, TUTORIALS, code_cells, read
 
 
 def text_of(name):
@@ -29,16 +29,23 @@ def test_nothing_of_a_run_is_stored(name):
         if cell["cell_type"] == "code":
             assert cell["outputs"] == [], cell["id"]
             assert cell["execution_count"] is None, cell["id"]
-            assert set(cell["metadata"].get("tags", [])) <= {PARAMETERS, FULL}, cell["id"]
+            assert set(cell["metadata"].get("tags", [])) <= {PARAMETERS, INSTALL}, cell["id"]
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_first_code_installs_and_the_second_has_the_sizes(name):
     first, second, *others = code_cells(name)
     assert first == next(code_cells(NAMES[0]))
+    assert first[1] == [INSTALL]
+    assert len(first[2].splitlines()) == 1
     assert second[:2] == ("parameters", [PARAMETERS])
     assert all(re.fullmatch(r"[A-Z_]+ = \d+  # .+|SEEDS = \d+", line) for line in second[2].splitlines())
-    assert [cell for cell in others if PARAMETERS in cell[1]] == []
+    assert [cell for cell in others if cell[1]] == []
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_is_found_is_checked_by_tests_not_by_readers(name):
+    assert [cell for cell in code_cells(name) if re.search(r"^\s*assert\b", cell[2], flags=re.MULTILINE)] == []
 
 
 @pytest.mark.parametrize(("name", "cell"), [("encoder_or_decoder", "train"), ("modules_of_other_libraries", "unet")])

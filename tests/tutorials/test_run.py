@@ -1,4 +1,4 @@
-"""Tutorials run from the first cell to the last: in short; in full, with what they assert, among the slow tests."""
+"""Tutorials run from the first cell to the last: in short; in full, with what their texts say, among the slow tests."""
 
 import os
 
@@ -6,6 +6,7 @@ import pytest
 from matplotlib import pyplot
 
 from recombine import DECODERS, HOLDOUTS
+from tests.tutorials.findings import FINDINGS
 from tests.tutorials.notebooks import NAMES, run
 
 SHORT = {
@@ -48,4 +49,4 @@ def test_in_short(name):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_in_full(name):
-    run(name)
+    FINDINGS[name](run(name))

@@ -67,7 +67,7 @@ def test_the_documents_have_todays_sentences():
         "verdicts_ours": markdown_table(judgements, ours=True),
         "claims": claim_by_claim(judgements),
     }
-    for name in ("verdicts", "reproduction"):
+    for name in ("verdicts", "reproduction", "cases"):
         text = (ROOT / "docs" / f"{name}.md").read_text()
         assert text == with_blocks(text, made), name
 
