@@ -1,5 +1,5 @@
 const browser = [
-  "document", "window", "location", "history", "atob", "performance", "requestAnimationFrame", "setTimeout",
+  "document", "window", "location", "history", "navigator", "atob", "performance", "requestAnimationFrame", "setTimeout",
   "clearTimeout", "getComputedStyle", "ImageData", "WebAssembly", "IntersectionObserver", "Worker", "Blob",
   "MessageChannel", "DecompressionStream", "Response", "URLSearchParams",
 ];

@@ -12,9 +12,11 @@ declare global {
   type Kernel = import("../src/recombine/page/script/kernel.js").Kernel;
   type Survey = import("../src/recombine/page/script/survey.js").Survey;
 
-  /** What the page shows; `beside` is −1 for no second decoder, `unit` for the most variable one. */
+  /** What the page shows; `beside` is −1 for no second decoder, `unit` for the most variable one.
+   * `section` is the part of the page that the address names, if any;
+   * `tour` is the step of the tour, from 1, or 0. */
   type State = { at: number[], decoder: number, beside: number, plane: [number, number], stage: number, unit: number,
-    snap: boolean };
+    snap: boolean, section: string, tour: number };
   /** An operation with the places and shapes of its inputs and its output, which has `count` elements. The first input
    * is `rows` rows of `n` elements. */
   type Step = { o: Operation, from: number[], to: number, shapes: number[][], shape: number[], count: number,

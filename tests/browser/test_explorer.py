@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 import recombine as rc
+from tests.browser.boxes import FAULTS, SIZES
 from tests.browser.conftest import ATTEMPTS, HOSTILE, faults, needs_axe, overflow, until
 from tests.page.decoders import arguments, points, subject, trained, values_at
 
@@ -149,6 +150,31 @@ def test_touch_moves_the_point(shown):
     assert overflow(page) <= 0
 
 
+@pytest.mark.parametrize("size", SIZES, ids=str)
+def test_nothing_overlaps_or_is_cut(shown, size):
+    page = shown(viewport=dict(zip(("width", "height"), size, strict=True)))
+    assert page.evaluate(FAULTS, ":not(*)") == []
+
+
+def test_the_test_of_boxes_sees_faults(shown):
+    page = shown()
+    page.evaluate("""() => {
+      document.querySelector('.numbers').style.marginTop = '-20px';
+      document.querySelector('#decoder').style.width = '3rem';
+      Object.assign(document.querySelector('.slider label').style, { width: '3rem', display: 'block' });
+      document.querySelector('.slider label').textContent = 'a long name of a factor';
+    }""")
+    found = " ".join(page.evaluate(FAULTS, ":not(*)"))
+    assert all(fault in found for fault in ("overlap: h2", "cut: select", "cut: label"))
+
+
+def test_canvases_say_what_they_show(shown):
+    page = shown(address="#at=2,3&beside=-1")
+    until(page, "() => document.querySelector('.side canvas').getAttribute('aria-label').includes('y 3')")
+    assert page.locator(".side canvas").first.get_attribute("aria-label") == "output, of trained at x 2, y 3"
+    assert page.locator("#plane").get_attribute("aria-label").startswith("Plane of x (across) and y (down)")
+
+
 def test_every_control_works_by_keyboard(shown):
     page = shown(address="#at=2,2&beside=-1&snap=1")
     page.keyboard.press("Tab")
@@ -161,16 +187,34 @@ def test_every_control_works_by_keyboard(shown):
     page.keyboard.press("Home")
     assert page.evaluate("window.explorer.state.at") == [0, 0]
     reached = []
-    for _ in range(9):
+    for _ in range(11):
         page.keyboard.press("Tab")
         focused = page.evaluate("document.activeElement.id")
         reached.append(focused)
-        keys = {"snap": "Space", "play": "Enter", "unit": "3", "factor0": "ArrowRight", "factor1": "ArrowRight"}
+        keys = {
+            "snap": "Space",
+            "play": "Enter",
+            "copy": "Shift",
+            "unit": "3",
+            "factor0": "ArrowRight",
+            "factor1": "ArrowRight",
+        }
         page.keyboard.press(keys.get(focused, "ArrowDown"))
         if focused == "play":
             until(page, "() => window.explorer.state.at[0] > 0.9")
             page.keyboard.press("Enter")
-    assert reached[:8] == ["factor0", "factor1", "snap", "play", "decoder", "beside", "stage", "unit"]
+    assert reached[:10] == [
+        "factor0",
+        "factor1",
+        "snap",
+        "play",
+        "copy",
+        "tour-start",
+        "decoder",
+        "beside",
+        "stage",
+        "unit",
+    ]
     state = page.evaluate("window.explorer.state")
     assert (state["snap"], state["decoder"], state["beside"], state["stage"]) == (False, 1, 0, 1)
     assert state["unit"] == 3
@@ -189,6 +233,76 @@ def test_an_address_restores_every_control(shown):
     assert again.locator("#unit").input_value() == "5"
     assert again.locator("#factor0").input_value() == "4.25"
     until(again, "() => document.getElementById('spoken').textContent.includes('x 4.3, y 6.5')")
+
+
+def test_back_undoes_a_whole_drag(shown):
+    page = shown(address="#at=0,0")
+    until(page, "() => location.hash.includes('decoder=')")
+    entries = page.evaluate("history.length")
+    box = page.locator("#plane").bounding_box()
+    page.mouse.move(box["x"] + 60, box["y"] + 60)
+    page.mouse.down()
+    page.wait_for_timeout(500)  # a pause does not end the drag
+    page.mouse.move(box["x"] + box["width"] - 4, box["y"] + 4, steps=5)
+    assert page.evaluate("location.hash").startswith("#at=0,0&")
+    page.mouse.up()
+    until(page, "() => location.hash.startsWith('#at=9,0&')")
+    assert page.evaluate("history.length") == entries + 1
+    page.keyboard.press("ArrowDown")
+    until(page, "() => location.hash.startsWith('#at=9,1&')")
+    for at in ("9,0", "0,0"):
+        page.go_back()
+        until(page, f"() => window.explorer.state.at.join() === '{at}'")
+    page.go_forward()
+    until(page, "() => window.explorer.state.at.join() === '9,0'")
+
+
+@pytest.mark.parametrize("size", [(1200, 900), (390, 844)], ids=str)
+def test_the_tour_goes_by_keyboard_and_in_the_link(shown, size):
+    page = shown(address="#at=2,3", viewport=dict(zip(("width", "height"), size, strict=True)))
+    page.locator("#tour-start").focus()
+    page.keyboard.press("Enter")
+    steps = int(page.locator("#tour .soft").inner_text().rpartition(" ")[2])
+    assert 6 <= steps <= 8
+    marked = set()
+    for step in range(1, steps + 1):
+        assert page.locator("#tour .soft").inner_text() == f"Step {step} of {steps}"
+        assert page.locator(".toured").count() == 1
+        assert page.locator(".toured").evaluate("own => own.getBoundingClientRect().top < innerHeight")
+        marked.add(page.locator(".toured").evaluate("own => own.outerHTML.slice(0, 200)"))
+        until(page, f"() => location.hash.endsWith('&tour={step}')")
+        page.keyboard.press("Enter")  # Next has the focus
+    assert len(marked) == steps
+    assert page.locator("#tour").is_hidden()
+    assert page.evaluate("document.activeElement.id") == "tour-start"
+    again = shown(address="#at=2,3&tour=3")
+    assert again.locator("#tour .soft").inner_text() == f"Step 3 of {steps}"
+    again.keyboard.press("Escape")
+    assert again.locator("#tour").is_hidden()
+
+
+def test_quantities_are_explained_on_focus_and_hover(shown):
+    page = shown(address="#beside=-1", viewport={"width": 1200, "height": 2000})
+    explained = page.locator(".explained")
+    assert explained.count() == 5
+    for number in range(explained.count()):
+        own = explained.nth(number)
+        tip = page.locator(f"#{own.get_attribute('aria-describedby')}")
+        assert not tip.is_visible()
+        own.focus()
+        assert tip.is_visible()
+        own.blur()
+        own.hover()
+        assert tip.is_visible()
+        page.mouse.move(1, 1)
+
+
+def test_the_link_to_a_view_is_copied(shown):
+    page = shown(address="#at=2,3", permissions=["clipboard-read", "clipboard-write"])
+    page.locator("#copy").click()
+    until(page, "() => document.getElementById('copy').textContent === 'Link copied'")
+    link = page.evaluate("navigator.clipboard.readText()")
+    assert link.startswith(page.url.split("#")[0] + "#at=2,3&decoder=0&")
 
 
 def test_the_browser_equals_torch(shown):
@@ -228,7 +342,7 @@ def test_views_over_the_plane_are_computed_while_nothing_moves(shown):
     assert captions[0].startswith(f"log10 dv {volume} here; ")
     assert "the most variable" in captions[1]
     assert captions[2].endswith("along x")
-    assert page.locator(".views canvas").first.get_attribute("aria-label") == captions[0]
+    assert page.locator(".views canvas").first.get_attribute("aria-label").startswith(captions[0])
     charts = "[...document.querySelectorAll('.views canvas')].map((canvas) => canvas.toDataURL())"
     before = page.evaluate(charts)
     page.locator("#unit").fill("1")

@@ -1,12 +1,14 @@
 """The report in a real browser, from disk, with the network off."""
 
 import base64
+import io
 import re
 import shutil
 from pathlib import Path
 
 import pytest
 import torch
+from PIL import Image
 
 import recombine as rc
 from recombine.cli.reproduce import written
@@ -20,6 +22,7 @@ from recombine.reproduction.paper import Findings
 from recombine.reproduction.reporting import LARGEST_PAGE, MISSING, DrawnFigure
 from recombine.reproduction.reporting import page as page_of
 from recombine.reproduction.results import EXPLORER, Results
+from tests.browser.boxes import FAULTS, SIZES
 from tests.browser.conftest import ATTEMPTS, HOSTILE, faults, needs_axe, overflow, until
 from tests.golden import PICTURES, RESULTS
 
@@ -46,7 +49,9 @@ def judged(claims, *args):
     """A verdict on each claim as `judge` gives it, at no cost: other tests judge the golden results."""
     interval = Interval(0.3, 0.2, 0.4, 3)
     tests = [Test(case, "difference", "above 0", "yes", interval, 3, 3) for case in ("bump", "rate")]
-    return [Judgement(own.name, own.text, own.where, "yes", tests, tests, tests[:1], ours=own.ours) for own in claims]
+    return [
+        Judgement(own.name, own.text, own.where, "yes", None, tests, tests, tests[:1], ours=own.ours) for own in claims
+    ]
 
 
 LARGE = b" " * 10**7
@@ -91,10 +96,9 @@ STARTED = "() => window.explorer && window.explorer.sides.every(side => side.sho
 @pytest.mark.parametrize("width", [1200, 420])
 def test_page_shows_verdicts_and_figure(page_path, opened, width):
     page = opened(page_path, viewport={"width": width, "height": 900})
-    verdicts = page.locator("#verdicts > tbody > tr")
-    assert verdicts.count() == 1 + len(DEFAULT.claims)  # a heading and a row per claim
-    for number, claim in enumerate(DEFAULT.claims, start=1):
-        assert verdicts.nth(number).locator("strong").inner_text() == claim
+    ordered = sorted(DEFAULT.claims.values(), key=lambda claim: claim.ours)  # the paper's claims come first
+    assert page.locator("#verdicts td:first-child > strong").all_inner_texts() == [claim.name for claim in ordered]
+    assert page.locator("#verdicts th[scope=rowgroup]").count() == len({claim.ours for claim in ordered})
     images = page.locator("figure img")
     assert images.count() == len(DEFAULT.figures)
     for index in range(images.count()):
@@ -110,8 +114,73 @@ def test_page_shows_verdicts_and_figure(page_path, opened, width):
     assert page_path.stat().st_size < LARGEST_PAGE
 
 
+@pytest.mark.parametrize("size", SIZES, ids=str)
+def test_nothing_overlaps_or_is_cut(page_path, opened, size):
+    page = opened(page_path, viewport=dict(zip(("width", "height"), size, strict=True)))
+    until(page, STARTED)
+    for top in (0, 500):
+        page.evaluate("top => scrollTo(0, top)", top)
+        page.wait_for_timeout(50)
+        sticks = page.locator("#plane").evaluate("own => getComputedStyle(own).position === 'sticky'")
+        assert page.evaluate(FAULTS, "#plane" if sticks else ":not(*)") == []
+    assert overflow(page) <= 0
+    assert page.locator("#judged .wide").first.evaluate("own => own.scrollWidth - own.clientWidth") <= 0
+
+
+def test_what_scrolls_behind_the_plane_is_covered_on_a_phone(page_path, opened):
+    page = opened(page_path, viewport={"width": 390, "height": 844})
+    until(page, STARTED)
+    page.evaluate("scrollBy(0, document.getElementById('plane').getBoundingClientRect().top + 200)")
+    page.wait_for_timeout(100)
+    box = page.locator("#plane").bounding_box()
+    assert box["y"] == 0
+    strip = {"x": 0, "y": 0, "width": box["x"] - 1, "height": box["height"]}
+    content = page.screenshot(clip=strip)
+    assert len(Image.open(io.BytesIO(content)).convert("RGB").getcolors()) == 1
+
+
+def test_the_explorer_is_the_first_thing_by_keyboard(page_path, opened):
+    page = opened(page_path)
+    until(page, STARTED)
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    assert page.evaluate("document.activeElement.id") == "plane"
+
+
+def test_without_a_script_figures_and_verdicts_are_shown(page_path, browser):
+    page = browser.new_context(offline=True, java_script_enabled=False).new_page()
+    page.goto(page_path.as_uri())
+    assert page.locator("noscript").first.inner_text().startswith("The explorer needs JavaScript. It shows 3 decoders")
+    for hidden in (".explorer", "button.download", "#training"):
+        assert not any(own.is_visible() for own in page.locator(hidden).all())
+    assert page.locator("#verdict-C1").is_visible()
+    assert page.locator(".figure img").first.is_visible()
+    page.context.close()
+
+
+def test_print_has_no_controls_and_few_pages(page_path, opened):
+    page = opened(page_path)
+    until(page, STARTED)
+    until(page, "() => [...document.images].every((image) => image.complete && image.loading === 'eager')")
+    pages = len(re.findall(rb"/Type\s*/Page\b", page.pdf(format="A4")))
+    assert pages <= 25
+    page.emulate_media(media="print")
+    controls = page.locator("button, select, input, summary, canvas[tabindex]")
+    assert not any(own.is_visible() for own in controls.all())
+    assert page.locator(".figure img").count() == len(DEFAULT.figures)
+
+
+def test_forced_colours_keep_the_key(page_path, opened):
+    page = opened(page_path, forced_colors="active")
+    until(page, STARTED)
+    key = page.locator(".key.held")  # a frame, as the plane shows errors
+    assert key.evaluate("own => getComputedStyle(own).borderColor") == "rgb(34, 34, 34)"
+    assert "gradient" in page.locator(".key.errors").evaluate("own => getComputedStyle(own).backgroundImage")
+
+
 def test_sections_follow_the_argument(page_path, opened):
     page = opened(page_path)
+    page.locator("nav summary").click()
     links = page.locator("nav a")
     assert links.all_inner_texts() == [
         *(section.title for section in DEFAULT.sections), "Verdicts", "Settings and provenance", "Data",
@@ -148,6 +217,29 @@ def test_switches_by_keyboard_and_in_the_address(page_path, opened):
     until(again, STARTED)
     assert again.locator(".side h2").all_inner_texts() == ["code rate · remedy none", "code bump · remedy none"]
     assert again.locator("#beside-switch-0").evaluate("list => list.selectedOptions[0].textContent") == "bump"
+
+
+def test_a_section_and_the_view_are_separate_in_the_address(page_path, opened):
+    page = opened(page_path, "#section=judged&at=1,2")
+    until(page, STARTED)
+    until(page, "() => Math.abs(document.getElementById('judged').getBoundingClientRect().top) < 40")
+    until(page, "() => location.hash.startsWith('#section=judged&at=1,2&')")
+    page.locator("#plane").focus()
+    page.keyboard.press("ArrowRight")
+    until(page, "() => location.hash.startsWith('#section=judged&at=2,2&')")
+    page.evaluate("document.querySelector('a[href=\"#settings\"]').click()")
+    until(page, "() => location.hash.startsWith('#section=settings&at=2,2&')")
+    assert page.evaluate("window.explorer.state.at") == [2, 2]
+    page.go_back()
+    until(page, "() => location.hash.startsWith('#section=judged&at=2,2&')")
+
+
+def test_a_step_of_the_tour_switches_to_a_remedy(page_path, opened):
+    page = opened(page_path, "#at=1,1&tour=8")
+    until(page, STARTED)
+    page.locator("#tour button", has_text="with stripes").click()
+    assert page.locator(".side h2").all_inner_texts() == ["code bump · remedy stripes"]
+    assert page.evaluate("window.explorer.state.at.join()") == page.evaluate("window.explorer.data.start.join()")
 
 
 def test_data_of_a_figure_are_in_the_page(page_path, opened, tmp_path):

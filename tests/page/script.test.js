@@ -112,6 +112,17 @@ test("an address restores the state, and nonsense changes nothing", () => {
   assert.deepEqual(parsed("#at=99,-3,1", first, data).at, [3, 0, 1]);
 });
 
+test("an address names a section beside the state", () => {
+  const data = { title: "", version: "", factors: [factor("x", 4)], models: [/** @type {any} */ ({})], start: [1] };
+  const first = initialState(data);
+  const state = { ...first, at: [3], section: "judged" };
+  assert.ok(written(state).startsWith("section=judged&at=3&"));
+  assert.deepEqual(parsed(`#${written(state)}`, first, data), state);
+  assert.deepEqual(parsed("#fig9", state, data), { ...state, section: "fig9" }, "a link within the page");
+  assert.equal(parsed("#at=2", state, data).section, "");
+  assert.equal(parsed("#section=<b>", state, data).section, "");
+});
+
 test("a switch changes as little else as possible", () => {
   const labels = ["bump CNN none", "bump CNN stripes", "rate CNN none", "bump MLP none"].map((own) => own.split(" "));
   assert.equal(nearestDecoder(labels, 0, 2, "stripes"), 1);

@@ -13,9 +13,10 @@ from PIL import Image
 from torch import nn
 
 import recombine as rc
-from recombine.errors import RecombineError
+from recombine.errors import InvalidValue, RecombineError
 from recombine.page import model as limits
 from recombine.page.explore import _widget_class, labels_of
+from recombine.page.subject import page_decoders
 from recombine.reproduction.explorer import KeptDecoder
 from tests.command import captured
 from tests.page.decoders import trained
@@ -308,3 +309,48 @@ def test_without_anywidget_a_frame_is_shown(displayed, monkeypatch):
     page._ipython_display_()
     assert displayed[0]["text/html"].startswith("<iframe")
     _widget_class.cache_clear()
+
+
+class Looked(nn.Module):
+    """Looks each factor up in a table of three entries."""
+
+    def __init__(self):
+        super().__init__()
+        self.table = nn.Embedding(3, 16)
+
+    def forward(self, x):
+        return self.table(x.long()).sum(1)
+
+
+def test_an_index_out_of_range_is_named_with_its_line():
+    with pytest.raises(InvalidValue, match=r"index is out of range in test_explore.py, line \d+: return self.table"):
+        rc.explore(Looked(), "x=0:3,y=0:3")
+
+
+def test_the_background_is_that_of_the_modules_own_outputs():
+    def background(module, **settings):
+        return page_decoders(module, grid="x=0:3,y=0:3", **settings)[0].background
+
+    class Dark(nn.Module):
+        def forward(self, x):
+            return torch.cat([x, torch.full((len(x), 7), 0.75)], 1)
+
+    assert background(Dark()) == 0.75
+    assert background(Dark(), background=0.0) == 0.0
+    assert background(Dark(), targets=torch.zeros(16, 9)) == 0.0
+
+
+def test_a_page_says_that_it_runs_the_decoder_only_if_it_does():
+    class Branching(nn.Linear):
+        def forward(self, x):
+            y = super().forward(x)
+            return y if y.sum() > 0 else -y
+
+    live, table = nn.Linear(2, 16), Branching(2, 16)
+    sentences = [
+        re.search("Drag the point: ([^.]*)", rc.explore(modules, "x=0:3,y=0:3").html).group(1)
+        for modules in (live, table, [live, table])
+    ]
+    assert sentences == [
+        "the decoder runs in this page", "outputs were computed beforehand", "1 of 2 decoders run in this page",
+    ]  # fmt: skip

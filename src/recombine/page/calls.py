@@ -7,8 +7,10 @@ values; all others are torch tensors or numbers.
 from __future__ import annotations
 
 import math
+import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -19,6 +21,21 @@ from recombine.page.program import Program
 
 class Untranslatable(Exception):
     """Raised if a module cannot be translated; the message explains why."""
+
+
+LIBRARY = (str(Path(torch.__file__).parent), str(Path(__file__).parents[1]))
+"""Folders of code that a user has not written."""
+
+
+def code_line(error: BaseException) -> str:
+    """Return the line of the user's code in which an error was raised, such as ` in mine.py, line 8: y[x]`."""
+    frames = [own for own in traceback.extract_tb(error.__traceback__) if not own.filename.startswith(LIBRARY)]
+    own = next((own for own in reversed(frames) if own.line), None)
+    return (
+        ""
+        if own is None or own.line is None
+        else f" in {Path(own.filename).name}, line {own.lineno}: {own.line.rstrip(':')}"
+    )
 
 
 @dataclass(frozen=True)

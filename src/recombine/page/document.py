@@ -22,7 +22,7 @@ from recombine.reproduction.report import Parts, policy
 
 MODULES = (
     "bytes", "kernel", "convolution", "operations", "program", "grid", "decoder", "address", "pictures", "answer",
-    "survey", "views", "plane", "side", "switches", "main",
+    "survey", "views", "plane", "side", "switches", "tour", "main",
 )  # fmt: skip
 """Modules of the script, each listed after the modules that it imports."""
 TEMPLATES = Environment(
@@ -67,9 +67,18 @@ def document(data: Mapping[str, Any], numbers: bytes, panels: Sequence[Parts] = 
     )
 
 
-def _context(data: Mapping[str, Any], numbers: bytes) -> dict[str, Markup]:
+def _context(data: Mapping[str, Any], numbers: bytes) -> dict[str, Any]:
     content = Markup(base64.b64encode(zlib.compress(numbers, 9)).decode())
-    return {"data": as_json(data), "numbers": content, "kernel": kernel()}
+    names = [model["name"] for model in data["models"]]
+    return {"data": as_json(data), "numbers": content, "kernel": kernel(), "names": names, "runs": _runs(data)}
+
+
+def _runs(data: Mapping[str, Any]) -> str:
+    """Return whether the decoders run in the page or their outputs were computed beforehand."""
+    live = sum(model["program"] is not None for model in data["models"])
+    if live == len(data["models"]):
+        return "the decoder runs in this page" if live == 1 else "the decoders run in this page"
+    return f"{live} of {len(data['models'])} decoders run in this page" if live else "outputs were computed beforehand"
 
 
 def style(name: str) -> str:

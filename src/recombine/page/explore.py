@@ -137,7 +137,7 @@ def explore(
     targets
         True outputs, one row per grid point, or a function from `(point, factor)` values to true outputs.
     background
-        Value of a blank output. Default: 0.
+        Value of a blank output. Default: 0; without targets, the median of the module's outputs.
     data
         Images with their factors, as an `ArrayTask`, a file or a folder (docs/data.md); replaces `grid`, `targets` and
         `background`. Missing combinations have no true output and are never among the nearest training images.

@@ -19,8 +19,11 @@ from recombine.encodings import Bump, Circular, Encoding, OneHot, Polar, Positio
 from recombine.errors import InvalidValue, reason_of
 from recombine.factors import FactorGrid
 from recombine.metrics.stages import Encode
+from recombine.page.calls import code_line
 from recombine.specs import RunSpec
 
+BLANK_SAMPLE = 256
+"""Number of grid points whose outputs give the background of a module without targets."""
 KNOWN = (Bump, OneHot, Rate, Ramp, Positional, Polar, Circular)
 """Encodings that the page can compute itself (`script/grid.js`)."""
 
@@ -43,10 +46,15 @@ class PageDecoder(Subject):
         call = replace(subject.call, kwargs=kwargs)
         spec = None if isinstance(decoder, nn.Module) else decoder.spec
         try:
-            return replace(subject, call=call, module=copy.deepcopy(module).cpu().float().eval(), spec=spec)
+            own = replace(subject, call=call, module=copy.deepcopy(module).cpu().float().eval(), spec=spec)
         except Exception as error:  # hooks and handles that cannot be copied
             allowed = f"a module that can be copied ({reason_of(error)})"
             raise InvalidValue("module", subject.name, allowed) from error
+        if own.targets is not None or settings.get("background") is not None:
+            return own
+        # without targets, what the module draws at most pixels is its blank
+        points = torch.linspace(0, own.grid.size - 1, min(own.grid.size, BLANK_SAMPLE)).long()
+        return replace(own, background=float(own.outputs(own.grid.rows(points)).median()))
 
     @property
     def levels(self) -> dict[str, list[str]]:
@@ -86,6 +94,10 @@ class PageDecoder(Subject):
             returned = self.call(self.module, inputs)
         except InvalidValue:
             raise
+        except IndexError as error:
+            reason = f"an index is out of range{code_line(error)}; encode= maps factor values to the module's inputs"
+            allowed = f"a module that runs at every grid point: {reason}"
+            raise InvalidValue("module", self.name, allowed) from error
         except Exception as error:  # a user's module may raise anything
             allowed = f"a module that runs at every grid point ({reason_of(error)})"
             raise InvalidValue("module", self.name, allowed) from error

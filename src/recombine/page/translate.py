@@ -16,11 +16,12 @@ from typing import Any
 
 import torch
 from torch import Tensor, fx, nn
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from recombine.errors import reason_of
 from recombine.page import layers  # noqa: F401  registers its translators
-from recombine.page.calls import TRANSLATORS, Call, Live, Untranslatable, is_live
+from recombine.page.calls import TRANSLATORS, Call, Live, Untranslatable, code_line, is_live
 from recombine.page.moving import moved
 from recombine.page.program import Program
 
@@ -56,6 +57,8 @@ def _exported(module: nn.Module, inputs: Tensor) -> tuple[fx.Graph, Mapping[str,
             for kept in KEPT:
                 table.pop(kept, None)
             exported = torch.export.export(module, (inputs,)).run_decompositions(table)
+        except GuardOnDataDependentSymNode as error:
+            raise Untranslatable(f"Python code depends on the values of a tensor{code_line(error)}") from error
         except Exception as error:  # tracing a user's module may raise anything
             raise Untranslatable(f"torch.export failed ({reason_of(error)})") from error
     signature, held = exported.graph_signature, dict[str, Tensor]()

@@ -12,13 +12,25 @@ export function initialState(data) {
     stage: 0,
     unit: -1,
     snap: true,
+    section: "",
+    tour: 0,
   };
 }
 
-/** The part of the address after #. @param {State} state @returns {string} */
-export function written({ at, decoder, beside, plane, stage, unit, snap }) {
+/** The part of the address after #; the section of the page comes first. @param {State} state @returns {string} */
+export function written({ at, decoder, beside, plane, stage, unit, snap, section, tour }) {
   const numbers = at.map((position) => Math.round(position * 1000) / 1000);
-  return `at=${numbers}&decoder=${decoder}&beside=${beside}&plane=${plane}&stage=${stage}&unit=${unit}&snap=${+snap}`;
+  const explorer = `at=${numbers}&decoder=${decoder}&beside=${beside}&plane=${plane}&stage=${stage}&unit=${unit}`;
+  return `${section ? `section=${section}&` : ""}${explorer}&snap=${+snap}${tour ? `&tour=${tour}` : ""}`;
+}
+
+/**
+ * Returns the section in an address, which is all of it after a click on a link within the page.
+ * @param {string} text @returns {string}
+ */
+function sectionOf(text) {
+  const section = text.includes("=") ? (new URLSearchParams(text).get("section") ?? "") : text;
+  return /^[\w-]*$/.test(section) ? section : "";
 }
 
 /**
@@ -26,7 +38,8 @@ export function written({ at, decoder, beside, plane, stage, unit, snap }) {
  * @param {string} text @param {State} state @param {PageData} data @returns {State}
  */
 export function parsed(text, state, { factors, models }) {
-  const given = new URLSearchParams(text.replace(/^#/, ""));
+  text = text.replace(/^#/, "");
+  const given = new URLSearchParams(text);
   const list = (/** @type {string} */ name) => (given.get(name) ?? "").split(",").map((part) => parseFloat(part));
   const integer = (/** @type {string} */ name, /** @type {number} */ low, /** @type {number} */ end) => {
     const number = Number(given.get(name) ?? NaN);
@@ -46,5 +59,7 @@ export function parsed(text, state, { factors, models }) {
     stage: integer("stage", 0, 1000) ?? state.stage,
     unit: integer("unit", -1, 2 ** 31) ?? state.unit,
     snap: given.has("snap") ? given.get("snap") !== "0" : state.snap,
+    section: sectionOf(text),
+    tour: integer("tour", 0, 100) ?? (text.includes("=") ? 0 : state.tour),
   };
 }

@@ -10,6 +10,7 @@ import { atNextFrame, element, onAppearance } from "./pictures.js";
 import { Side } from "./side.js";
 import { Background } from "./survey.js";
 import { Switches } from "./switches.js";
+import { Tour, explain } from "./tour.js";
 
 const BUDGET = 16; // milliseconds after the start of a frame during which drawing of details may start
 const PATIENCE = 6; // every this many frames, a detail is drawn even if the frame is late
@@ -39,6 +40,8 @@ class Explorer {
   #clock = 0;
   #frames = 0; // number of frames in which something had changed
   #touched = 0; // time of the last change
+  #held = false; // whether a pointer is pressed
+  #kept = false; // whether the browser's history already has an entry for the current state
   #viewsChanged = true;
 
   /** @param {Uint8Array} bytes to which the page's data refer */
@@ -67,14 +70,33 @@ class Explorer {
     this.sides = [];
     this.#controls();
     this.#rebuild();
-    window.addEventListener("hashchange", () => this.set(parsed(location.hash, this.state, this.data)));
+    window.addEventListener("hashchange", () => this.#arrive());
+    window.addEventListener("pointerdown", () => (this.#held = true), true);
+    for (const end of ["pointerup", "pointercancel"]) window.addEventListener(end, () => this.#release(), true);
     window.addEventListener("message", (event) => { // from the notebook widget around the page
       const address = event.data?.address;
       if (event.source !== window.parent || event.source === window || typeof address !== "string") return;
       this.set(parsed(address, this.state, this.data));
     });
     onAppearance(() => this.refresh());
-    this.set({});
+    this.#arrive();
+  }
+
+  /** Takes the state from the address, after a link, Back or Forward; all but links restore the scroll position. */
+  #arrive() {
+    this.stop();
+    this.set(parsed(location.hash, this.state, this.data));
+    this.#kept = true;
+    const { section } = this.state;
+    if (section && history.state === null) document.getElementById(section)?.scrollIntoView();
+  }
+
+  /** Writes the address at the end of a drag, so that Back undoes all of it. */
+  #release() {
+    this.#held = false;
+    if (this.#later === undefined || this.#gone !== null) return;
+    clearTimeout(this.#later);
+    this.#later = setTimeout(() => this.#settle());
   }
 
   /** Sets up the controls. */
@@ -115,6 +137,9 @@ class Explorer {
     choose("down", (k) => ({ plane: [this.state.plane[k === this.state.plane[0] ? 1 : 0], k] }));
     byId("snap").addEventListener("change", () => this.set({ snap: byId("snap").checked }));
     byId("play").addEventListener("click", () => this.play());
+    this.tour = new Tour(byId("tour"), byId("tour-start"), this.data, (change) => this.set(change));
+    byId("copy").hidden = window.parent !== window; // the address of a frame leads nowhere
+    byId("copy").addEventListener("click", () => this.#copy());
     this.calm.addEventListener("change", () => this.stop());
     this.#sliderRows();
   }
@@ -153,6 +178,7 @@ class Explorer {
     this.sides = decoders.map((decoder) => new Side(decoder));
     for (const { views } of this.sides) if (views) views.appeared = () => this.#refreshViews();
     byId("sides").replaceChildren(...this.sides.map((side) => side.root));
+    for (const { root } of this.sides) explain(root);
     byId("sides").classList.toggle("two", this.sides.length > 1);
     const stages = this.sides[0].decoder.data.program?.stages ?? [];
     this.#options(byId("stage"), stages.map((stage) => stage.name));
@@ -168,6 +194,7 @@ class Explorer {
   set(change) {
     Object.assign(this.state, change);
     this.#touched = performance.now();
+    this.#kept = false;
     this.#rebuild();
     this.state.at = this.state.at.map((position, k) => {
       const inside = clamped(this.data.factors[k], position);
@@ -176,7 +203,35 @@ class Explorer {
     this.#show();
     this.refresh();
     clearTimeout(this.#later);
-    this.#later = setTimeout(() => this.#settle(), QUIET);
+    this.#later = setTimeout(() => (this.#held ? null : this.#settle()), QUIET);
+  }
+
+  /** Names the canvases by what is drawn on them. @param {string} point */
+  #name(point) {
+    const [across, down] = this.state.plane.map((k) => this.data.factors[k].name.slice(0, 60));
+    const axes = across === down ? `Line of ${across}` : `Plane of ${across} (across) and ${down} (down)`;
+    byId("plane").setAttribute("aria-label", `${axes}, with the point at ${point}. Arrow keys move the point, with ` +
+      "Shift by five; Home and End go to the corners.");
+    for (const { root, decoder } of this.sides) {
+      for (const canvas of root.querySelectorAll("figure canvas")) {
+        const caption = canvas.parentElement?.querySelector("figcaption")?.textContent ?? "";
+        canvas.setAttribute("aria-label", `${caption}, of ${decoder.data.name.slice(0, 60)} at ${point}`);
+      }
+    }
+  }
+
+  /** Copies a link to what the explorer shows. */
+  async #copy() {
+    const link = `${location.href.split("#")[0]}#${written({ ...this.state, section: "" })}`;
+    let words = "Link copied";
+    try {
+      await navigator.clipboard.writeText(link);
+    } catch {
+      words = "Copy it from the address bar";
+    }
+    byId("copy").textContent = words;
+    byId("spoken").textContent = words;
+    setTimeout(() => (byId("copy").textContent = "Copy link"), 2000);
   }
 
   /** Updates the controls. */
@@ -185,6 +240,7 @@ class Explorer {
     byId("decoder").selectedIndex = state.decoder;
     byId("beside").selectedIndex = state.beside + 1;
     this.switches?.show(state);
+    this.tour?.show(state);
     byId("across").selectedIndex = state.plane[0];
     byId("down").selectedIndex = state.plane[1];
     byId("stage").selectedIndex = Math.min(state.stage, byId("stage").options.length - 1);
@@ -200,17 +256,22 @@ class Explorer {
     }
   }
 
-  /** Updates the address and the announcement, once nothing has changed for a while. */
+  /** Updates the address and the announcement, once nothing has changed for a while and no pointer is pressed. */
   #settle() {
+    this.#later = undefined;
     const { factors } = this.data;
     const address = `#${written(this.state)}`;
-    if (window.parent !== window) window.parent.postMessage({ address }, "*");
+    const framed = window.parent !== window;
+    if (framed) window.parent.postMessage({ address }, "*");
     try {
-      history.replaceState(null, "", address);
+      if (framed || this.#kept) history.replaceState({}, "", address);
+      else if (address !== location.hash) history.pushState({}, "", address);
     } catch {
       // A frame in a notebook is not allowed to change its address.
     }
+    this.#kept = false;
     const point = factors.map((factor, k) => `${factor.name.slice(0, 60)} ${valueText(factor, this.state.at[k])}`);
+    this.#name(point.join(", "));
     const errors = this.sides.map((side) => `${side.decoder.data.name.slice(0, 60)}: ${side.numbers.textContent}`);
     byId("spoken").textContent = [point.join(", "), ...(this.answer?.text ?? []), ...errors].join(". ");
   }

@@ -1,4 +1,4 @@
-/** Download buttons for the Datasets embedded in the page. */
+/** Download buttons for the Datasets embedded in the page, and figures that are ready before the page is printed. */
 
 /** @param {string} study */
 async function dataOf(study) {
@@ -17,3 +17,11 @@ for (const button of document.querySelectorAll("button.download")) {
     setTimeout(() => URL.revokeObjectURL(link.href), 1000);
   });
 }
+
+// browsers do not wait for lazy images when they print
+window.addEventListener("load", async () => {
+  for (const image of document.querySelectorAll("img")) {
+    image.loading = "eager";
+    await image.decode().catch(() => null);
+  }
+});

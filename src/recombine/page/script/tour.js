@@ -1,0 +1,137 @@
+/** A tour of the page in a few steps, and explanations of its quantities on hover or focus; both are data. */
+
+import { element } from "./pictures.js";
+
+/** A decoder that a step can switch to, found by its name. @type {Record<string, RegExp>} */
+const PRESETS = {
+  "one that fails": /CNN.*remedy none|^CNN(?!.*isolated)/,
+  "with stripes": /stripes and 100|stripes|isolated/,
+  "low-rank": /low-rank.*penalt|penalt/,
+  "pixel-wise": /coordinate|transformer/i,
+  rotation: /rotation/i,
+};
+
+/** Steps: what is highlighted, what is said, and decoders to switch to. Steps about what a page lacks are left out. */
+const TOUR = /** @type {[string, string, string[]][]} */ ([
+  ["#plane", "Every point is a combination of two factors, such as a position across and a position down. " +
+    "Shaded combinations were held out of training. Drag the point, or use the arrow keys.", []],
+  [".side .pictures", "The decoder draws the combination at the point, live. Outside the shaded region it was " +
+    "trained to. Inside, it has seen each of the two values, only never together.", ["one that fails", "rotation"]],
+  [".numbers", "The error compares the output with the ground truth. 0 is perfect, and 1 is no better than a blank " +
+    "image.", ["one that fails"]],
+  ["h3:superposed", "What a decoder that fails often draws instead: the sum of what it draws for each value " +
+    "alone, that is, memorised images on top of each other.", ["one that fails"]],
+  ["h3:nearest", "These training images are the most similar to the output; they are framed on the plane.", []],
+  ["h3:inside", "Choose a stage to see its activity. In decoders that fail, early stages keep the two " +
+    "factors apart and later ones mix them.", []],
+  ["h3:over the plane", "The volume element dv says how much a stage stretches the plane at each point. Where it is " +
+    "uneven, the stage has bent the factors' space around the training data.", []],
+  ["#sides", "What helps: seeing each value alone in training (stripes), a low-rank embedding with penalties, or " +
+    "computing each pixel by itself. Switch to one and move the point through the hold-out.",
+  ["with stripes", "low-rank", "pixel-wise", "one that fails"]],
+]);
+
+/** Explanations by what they explain. @type {[string, string][]} */
+const EXPLAINED = [
+  [".numbers", "Error = mean (output − ground truth)² ÷ mean (blank image − ground truth)²: 0 is perfect, 1 is no " +
+    "better than a blank image. Held out: never seen in training."],
+  ["h3:superposed", "D(x) is the output for this x, with the code of every other factor replaced by its mean over " +
+    "the training set. A decoder superposes if D(x, y) ≈ D(x) + D(y), each above the blank image."],
+  ["h3:nearest", "The training images with the smallest sum of squared differences from the output."],
+  ["h3:inside", "The activity of every unit of a stage at the point; one map per channel if the stage has channels."],
+  ["h3:over the plane", "dv = √det g with g = JᵀJ, where J holds the derivatives of the stage's activity with " +
+    "respect to the two factors. The numbers at the point stand below the maps."],
+];
+
+/**
+ * Returns the first match of a selector; `h3:text` is a heading that contains the text.
+ * @param {ParentNode} root @param {string} selector
+ */
+function targetOf(root, selector) {
+  const [tag, text] = selector.split(":");
+  return [.../** @type {NodeListOf<HTMLElement>} */ (root.querySelectorAll(tag))]
+    .find((own) => (own.textContent ?? "").toLowerCase().includes(text ?? "")) ?? null;
+}
+
+/** Adds explanations to one decoder's column, as tooltips of elements that can be focused. @param {HTMLElement} root */
+export function explain(root) {
+  for (const [selector, text] of EXPLAINED) {
+    const own = targetOf(root, selector);
+    if (!own) continue;
+    const tip = element("p", "tip", text);
+    tip.setAttribute("role", "tooltip");
+    tip.id = `tip-${document.querySelectorAll(".tip").length}-${EXPLAINED.findIndex(([name]) => name === selector)}`;
+    own.classList.add("explained");
+    own.tabIndex = 0;
+    own.setAttribute("aria-describedby", tip.id);
+    own.after(tip);
+  }
+}
+
+/** @param {string} text @param {() => void} press */
+function button(text, press) {
+  const made = /** @type {HTMLButtonElement} */ (element("button", "", text));
+  made.type = "button";
+  made.addEventListener("click", press);
+  return made;
+}
+
+export class Tour {
+  #shown = 0; // the step shown, from 1; 0 for none
+  /** @type {HTMLElement | null} */
+  #marked = null;
+
+  /**
+   * @param {HTMLElement} root @param {HTMLElement} start the button that starts the tour
+   * @param {PageData} data @param {(change: Partial<State>) => void} change
+   */
+  constructor(root, start, data, change) {
+    this.root = root;
+    this.start = start;
+    this.data = data;
+    this.change = change;
+    start.addEventListener("click", () => change({ tour: 1 }));
+    root.addEventListener("keydown", (event) => {
+      if (event.key === "Escape") change({ tour: 0 });
+    });
+  }
+
+  /** Shows a step, if it is not yet shown. @param {State} state */
+  show({ tour }) {
+    if (tour === this.#shown) return;
+    this.#marked?.classList.remove("toured");
+    const steps = TOUR.filter(([selector]) => targetOf(document, selector));
+    this.#shown = Math.min(tour, steps.length);
+    this.root.hidden = this.#shown === 0;
+    if (this.root.hidden) {
+      this.start.focus();
+      return;
+    }
+    const [selector, text, presets] = steps[this.#shown - 1];
+    this.#marked = targetOf(document, selector);
+    this.#marked?.classList.add("toured");
+    this.#marked?.scrollIntoView({ block: "start" });
+    const line = (/** @type {HTMLElement[]} */ buttons) => {
+      const row = element("div", "buttons");
+      row.append(...buttons);
+      return row;
+    };
+    const step = (/** @type {number} */ by) => () => this.change({ tour: this.#shown + by });
+    const last = this.#shown === steps.length;
+    const ways = [button("Back", step(-1)), button(last ? "Done" : "Next", last ? step(-this.#shown) : step(1))];
+    if (!last) ways.push(button("Skip", step(-this.#shown)));
+    /** @type {HTMLButtonElement} */ (ways[0]).disabled = this.#shown === 1;
+    const words = element("p", "", text);
+    words.setAttribute("aria-live", "polite");
+    const head = element("p", "soft", `Step ${this.#shown} of ${steps.length}`);
+    const offered = presets.map((name) => this.#preset(name)).filter((own) => own !== null);
+    this.root.replaceChildren(head, words, ...(offered.length ? [line(offered)] : []), line(ways));
+    ways[1].focus({ preventScroll: true });
+  }
+
+  /** A button that switches to a decoder; null if the page has none of that kind. @param {string} name */
+  #preset(name) {
+    const decoder = this.data.models.findIndex((model) => PRESETS[name].test(model.name));
+    return decoder < 0 ? null : button(name, () => this.change({ decoder, beside: -1, at: [...this.data.start] }));
+  }
+}
