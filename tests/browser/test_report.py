@@ -234,11 +234,11 @@ def test_a_section_and_the_view_are_separate_in_the_address(page_path, opened):
     until(page, "() => location.hash.startsWith('#section=judged&at=2,2&')")
 
 
-def test_a_step_of_the_tour_switches_to_a_remedy(page_path, opened):
-    page = opened(page_path, "#at=1,1&tour=8")
+def test_a_step_of_the_tour_switches_to_a_decoder_that_fails(page_path, opened):
+    page = opened(page_path, "#at=1,1&decoder=1&tour=2")
     until(page, STARTED)
-    page.locator("#tour button", has_text="with stripes").click()
-    assert page.locator(".side h2").all_inner_texts() == ["code bump · remedy stripes"]
+    page.locator("#tour button", has_text="One that fails").click()
+    assert page.locator(".side h2").all_inner_texts() == ["code bump · remedy none"]
     assert page.evaluate("window.explorer.state.at.join()") == page.evaluate("window.explorer.data.start.join()")
 
 

@@ -14,13 +14,14 @@ from torch import Tensor, nn
 
 from recombine.diagnosis.calling import named_tensors, output_notes
 from recombine.diagnosis.running import ROWS_AT_ONCE, SEED, refuse_unfinished, uncompiled
-from recombine.diagnosis.subject import Subject, Trained, run_name
+from recombine.diagnosis.subject import Subject, Targets, Trained, run_name  # noqa: F401  of inherited fields
 from recombine.encodings import Bump, Circular, Encoding, OneHot, Polar, Positional, Ramp, Rate
 from recombine.errors import InvalidValue, reason_of
 from recombine.factors import FactorGrid
 from recombine.metrics.stages import Encode
 from recombine.page.calls import code_line
 from recombine.specs import RunSpec
+from recombine.tasks import ArrayTask  # noqa: F401  of inherited fields
 
 BLANK_SAMPLE = 256
 """Number of grid points whose outputs give the background of a module without targets."""

@@ -137,7 +137,7 @@ class Explorer {
     choose("down", (k) => ({ plane: [this.state.plane[k === this.state.plane[0] ? 1 : 0], k] }));
     byId("snap").addEventListener("change", () => this.set({ snap: byId("snap").checked }));
     byId("play").addEventListener("click", () => this.play());
-    this.tour = new Tour(byId("tour"), byId("tour-start"), this.data, (change) => this.set(change));
+    this.tour = new Tour(byId("tour"), byId("tour-start"), this.data, this.decoders, (change) => this.set(change));
     byId("copy").hidden = window.parent !== window; // the address of a frame leads nowhere
     byId("copy").addEventListener("click", () => this.#copy());
     this.calm.addEventListener("change", () => this.stop());

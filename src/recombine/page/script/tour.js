@@ -1,34 +1,28 @@
 /** A tour of the page in a few steps, and explanations of its quantities on hover or focus; both are data. */
 
+import { composes } from "./answer.js";
 import { element } from "./pictures.js";
 
-/** A decoder that a step can switch to, found by its name. @type {Record<string, RegExp>} */
-const PRESETS = {
-  "one that fails": /CNN.*remedy none|^CNN(?!.*isolated)/,
-  "with stripes": /stripes and 100|stripes|isolated/,
-  "low-rank": /low-rank.*penalt|penalt/,
-  "pixel-wise": /coordinate|transformer/i,
-  rotation: /rotation/i,
-};
+const OFFERED = 3; // decoders that compose, at most
 
-/** Steps: what is highlighted, what is said, and decoders to switch to. Steps about what a page lacks are left out. */
-const TOUR = /** @type {[string, string, string[]][]} */ ([
+/**
+ * Steps: what is highlighted, what is said, and which decoders it offers to switch to: one that fails, or ones that
+ * compose. Steps about what a page lacks are left out.
+ */
+const TOUR = /** @type {[string, string, "" | "fails" | "composes"][]} */ ([
   ["#plane", "Every point is a combination of two factors, such as a position across and a position down. " +
-    "Shaded combinations were held out of training. Drag the point, or use the arrow keys.", []],
+    "Shaded combinations were held out of training. Drag the point, or use the arrow keys.", ""],
   [".side .pictures", "The decoder draws the combination at the point, live. Outside the shaded region it was " +
-    "trained to. Inside, it has seen each of the two values, only never together.", ["one that fails", "rotation"]],
+    "trained to. Inside, it has seen each of the two values, only never together.", "fails"],
   [".numbers", "The error compares the output with the ground truth. 0 is perfect, and 1 is no better than a blank " +
-    "image.", ["one that fails"]],
+    "image.", "fails"],
   ["h3:superposed", "What a decoder that fails often draws instead: the sum of what it draws for each value " +
-    "alone, that is, memorised images on top of each other.", ["one that fails"]],
-  ["h3:nearest", "These training images are the most similar to the output; they are framed on the plane.", []],
-  ["h3:inside", "Choose a stage to see its activity. In decoders that fail, early stages keep the two " +
-    "factors apart and later ones mix them.", []],
-  ["h3:over the plane", "The volume element dv says how much a stage stretches the plane at each point. Where it is " +
-    "uneven, the stage has bent the factors' space around the training data.", []],
-  ["#sides", "What helps: seeing each value alone in training (stripes), a low-rank embedding with penalties, or " +
-    "computing each pixel by itself. Switch to one and move the point through the hold-out.",
-  ["with stripes", "low-rank", "pixel-wise", "one that fails"]],
+    "alone, that is, memorised images on top of each other.", "fails"],
+  ["h3:nearest", "These training images are the most similar to the output; they are framed on the plane.", ""],
+  ["h3:inside", "Choose a stage to see its activity, and follow it as the point crosses into the held-out region.", ""],
+  ["h3:over the plane", "The volume element dv says how much a stage stretches the plane at each point.", ""],
+  ["#sides", "Other training data or another architecture may compose. Switch, and move the point through the " +
+    "hold-out.", "composes"],
 ]);
 
 /** Explanations by what they explain. @type {[string, string][]} */
@@ -83,12 +77,13 @@ export class Tour {
 
   /**
    * @param {HTMLElement} root @param {HTMLElement} start the button that starts the tour
-   * @param {PageData} data @param {(change: Partial<State>) => void} change
+   * @param {PageData} data @param {Decoder[]} decoders @param {(change: Partial<State>) => void} change
    */
-  constructor(root, start, data, change) {
+  constructor(root, start, data, decoders, change) {
     this.root = root;
     this.start = start;
     this.data = data;
+    this.decoders = decoders;
     this.change = change;
     start.addEventListener("click", () => change({ tour: 1 }));
     root.addEventListener("keydown", (event) => {
@@ -107,7 +102,7 @@ export class Tour {
       this.start.focus();
       return;
     }
-    const [selector, text, presets] = steps[this.#shown - 1];
+    const [selector, text, kind] = steps[this.#shown - 1];
     this.#marked = targetOf(document, selector);
     this.#marked?.classList.add("toured");
     this.#marked?.scrollIntoView({ block: "start" });
@@ -124,14 +119,18 @@ export class Tour {
     const words = element("p", "", text);
     words.setAttribute("aria-live", "polite");
     const head = element("p", "soft", `Step ${this.#shown} of ${steps.length}`);
-    const offered = presets.map((name) => this.#preset(name)).filter((own) => own !== null);
+    const offered = kind ? this.#offers(kind) : [];
     this.root.replaceChildren(head, words, ...(offered.length ? [line(offered)] : []), line(ways));
     ways[1].focus({ preventScroll: true });
   }
 
-  /** A button that switches to a decoder; null if the page has none of that kind. @param {string} name */
-  #preset(name) {
-    const decoder = this.data.models.findIndex((model) => PRESETS[name].test(model.name));
-    return decoder < 0 ? null : button(name, () => this.change({ decoder, beside: -1, at: [...this.data.start] }));
+  /** Buttons that switch to decoders. @param {"fails" | "composes"} kind */
+  #offers(kind) {
+    const wanted = kind === "composes";
+    const found = this.decoders.map((_, k) => k).filter((k) => composes(this.decoders[k]) === wanted);
+    return found.slice(0, wanted ? OFFERED : 1).map((decoder) => {
+      const name = wanted ? this.data.models[decoder].name : "One that fails";
+      return button(name, () => this.change({ decoder, beside: -1, at: [...this.data.start] }));
+    });
   }
 }
