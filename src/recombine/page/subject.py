@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from recombine.diagnosis.calling import named_tensors, output_notes
+from recombine.diagnosis.calling import Call, named_tensors, output_notes  # noqa: F401  of inherited fields
 from recombine.diagnosis.running import ROWS_AT_ONCE, SEED, refuse_unfinished, uncompiled
 from recombine.diagnosis.subject import Subject, Targets, Trained, run_name  # noqa: F401  of inherited fields
 from recombine.encodings import Bump, Circular, Encoding, OneHot, Polar, Positional, Ramp, Rate
