@@ -1,6 +1,6 @@
 """Largest doses of the cross-term (C36) at which networks still learn, for `causal_penalty` and `causal_reward`.
 
-python -m benchmarks.doses --device cuda --store runs/doses
+python -m benchmarks.doses --device cuda --out results/remedies/cross_term_doses.csv
 
 Only scores on training examples are read. One weight has to do for all stages of a family, so that doses are the same.
 """
@@ -49,8 +49,10 @@ def main() -> None:
     parser.add_argument("--device", default="auto")
     parser.add_argument("--preset", default="paper")
     parser.add_argument("--store", default=tempfile.gettempdir() + "/doses")
+    parser.add_argument("--out", default="results/remedies/cross_term_doses.csv")
     given = parser.parse_args()
     table = doses(Settings.presets()[given.preset], given.store, given.device)
+    table.to_csv(given.out)
     print(table.to_string())
     print(table[(table == 1).all(axis=1)].reset_index().groupby("family")["weight"].max().to_string())
 
