@@ -42,7 +42,7 @@ STEP = 0.5
 
 
 class Settings(StripeSettings):
-    causal_seeds: Seeds = 48
+    causal_seeds: Seeds = 56
     """Number of seeds per dose, at most `seeds`."""
     causal_steps: Count = 1500
     """Optimiser steps; penalties are slow."""

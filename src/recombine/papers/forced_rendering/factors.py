@@ -94,7 +94,7 @@ class Settings(Common):
     """Optimiser steps for low-rank decoders."""
     factors_lr: Positive = 1e-3
     """Learning rate."""
-    factors_seeds: Seeds = 40
+    factors_seeds: Seeds = 56
     """Number of seeds in the factors study."""
     factors_searched: Count = 4
     """Number of networks per arm, and of pixels per network, for which products are counted."""

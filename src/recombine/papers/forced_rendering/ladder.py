@@ -64,7 +64,7 @@ class Settings(AttentionSettings):
     """Their hidden convolutions."""
     ladder_steps: Count = 1500
     """Optimiser steps."""
-    ladder_seeds: Seeds = 48
+    ladder_seeds: Seeds = 56
     """Number of seeds of every rung in a claim, at most `seeds`."""
     ladder_variants: bool = True
     """Whether to train with all codes and hold-outs, or only with the first of each."""
