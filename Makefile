@@ -36,6 +36,7 @@ $(STAMP): pyproject.toml constraints.txt requirements-dev.txt | $(BIN)/python
 	$(PIP) --no-deps -e .
 	$(BIN)/python -m pip check > /dev/null || $(PIP) -c constraints.txt -e '.[dev]'
 	$(BIN)/python -m compileall -q -j 2 -x '/tests?/|torch/(testing|_inductor|onnx|ao)/|$(UNUSED)' $(VENV)/lib src || true
+	PYTHONDONTWRITEBYTECODE= $(BIN)/python -c 'import torch, matplotlib.pyplot'  # they import some of what is left out
 	touch $(STAMP)
 
 lint: $(STAMP)

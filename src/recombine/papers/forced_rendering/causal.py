@@ -49,9 +49,9 @@ class Settings(StripeSettings):
     causal_doses: Count = 4
     """Number of doses of the cross-term beside none."""
     causal_penalty: Positive = 3.16e-3
-    """Largest weight of the penalty, with which failing networks still learn (results/remedies/cross_term_doses.csv)."""
+    """Largest weight of the penalty, with which failing networks learn (results/remedies/cross_term_doses.csv)."""
     causal_reward: Positive = 3.16e-4
-    """Largest weight of the reward, with which composing networks still learn (results/remedies/cross_term_doses.csv)."""
+    """Largest weight of the reward, with which composing networks learn (results/remedies/cross_term_doses.csv)."""
 
     variants: ClassVar[Mapping[str, Any]] = {
         "quick": {"causal_steps": 500, "causal_doses": 2, "causal_penalty": 1e-2, "causal_reward": 1e-3}
