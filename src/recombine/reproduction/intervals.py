@@ -63,22 +63,22 @@ class TrimmedMean:
 
     def interval(self, confidence: float = CONFIDENCE) -> Interval:
         """Return Yuen's interval, which is infinite for a single network."""
-        from scipy.stats import t
+        from scipy.special import stdtrit
 
         if self.freedom < 1:
             return Interval(self.value, -inf if self.networks else nan, inf if self.networks else nan, self.networks)
-        half = float(t.isf((1 - confidence) / 2, self.freedom)) * self.error
+        half = float(-stdtrit(self.freedom, (1 - confidence) / 2)) * self.error
         return Interval(self.value, self.value - half, self.value + half, self.networks)
 
     def tail(self, bound: float) -> float:
         """Return the p-value from Student's t-distribution."""
-        from scipy.stats import t
+        from scipy.special import stdtr
 
         if self.freedom < 1:
             return 0.5
         if self.error == 0:
             return 0.0 if self.value > bound else 1.0 if self.value < bound else 0.5
-        return float(t.sf((self.value - bound) / self.error, self.freedom))
+        return float(stdtr(self.freedom, (bound - self.value) / self.error))
 
 
 @dataclass(frozen=True)
@@ -112,11 +112,11 @@ class PlainMean:
 
     def interval(self, confidence: float = CONFIDENCE) -> Interval:
         """Return Hall's interval (1992), from a transformation of Student's t without skewness."""
-        from scipy.stats import t
+        from scipy.special import stdtrit
 
         if self.networks < 2:
             return TrimmedMean(self.value, inf, 0, self.networks).interval(confidence)
-        quantile, n = float(t.isf((1 - confidence) / 2, self.networks - 1)), self.networks
+        quantile, n = float(-stdtrit(self.networks - 1, (1 - confidence) / 2)), self.networks
 
         def deviation(q: float) -> float:  # in standard errors
             if abs(self.skewness) < 1e-9:
@@ -152,22 +152,22 @@ class Share:
 
     def interval(self, confidence: float = CONFIDENCE) -> Interval:
         """Return Wilson's interval."""
-        from scipy.stats import norm
+        from scipy.special import ndtri
 
         if not self.networks:
             return Interval(nan, nan, nan, 0)
-        z, n = float(norm.isf((1 - confidence) / 2)), self.networks
+        z, n = float(-ndtri((1 - confidence) / 2)), self.networks
         center = (self.value + z * z / (2 * n)) / (1 + z * z / n)
         half = z / (1 + z * z / n) * sqrt(self.value * (1 - self.value) / n + z * z / (4 * n * n))
         return Interval(self.value, max(0.0, center - half), min(1.0, center + half), n)
 
     def tail(self, bound: float) -> float:
         """Return the p-value of the score test, from which Wilson's interval is derived."""
-        from scipy.stats import norm
+        from scipy.special import ndtr
 
         if not self.networks or not 0 < bound < 1:
             return 0.5 if not self.networks else float(self.value <= bound)
-        return float(norm.sf((self.value - bound) / sqrt(bound * (1 - bound) / self.networks)))
+        return float(ndtr((bound - self.value) / sqrt(bound * (1 - bound) / self.networks)))
 
 
 @dataclass(frozen=True)

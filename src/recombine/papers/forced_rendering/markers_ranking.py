@@ -64,6 +64,12 @@ class Table:
         return Table(*(getattr(self, field.name)[chosen] for field in fields(self)))
 
     @cached_property
+    def group(self) -> np.ndarray:
+        """Number of each network's group; networks of a group share architecture and code."""
+        (architectures, _), (codes, _) = pandas.factorize(self.architecture), pandas.factorize(self.code)
+        return np.asarray(pandas.factorize(architectures * len(codes) + codes)[0])
+
+    @cached_property
     def scored(self) -> tuple[str, ...]:
         """Architectures with at least `FEWEST` composing and `FEWEST` failing networks with the same code."""
         return tuple(dict.fromkeys(str(name) for name in self.architecture[with_pairs(self, FEWEST)]))
@@ -97,9 +103,8 @@ def table_of(networks: xarray.Dataset, chosen: np.ndarray | None = None) -> Tabl
 
 def with_pairs(table: Table, fewest: int = 1) -> np.ndarray:
     """Return which networks share architecture and code with at least `fewest` composing and `fewest` failing ones."""
-    outcomes = pandas.Series(table.composing.astype(int)).groupby([table.architecture, table.code])
-    composing, every = outcomes.transform("sum"), outcomes.transform("size")
-    return np.asarray(np.minimum(composing, every - composing) >= fewest)
+    composing, failing = (np.bincount(table.group, own)[table.group] for own in (table.composing, ~table.composing))
+    return np.asarray(np.minimum(composing, failing) >= fewest)
 
 
 class Pairs(NamedTuple):
@@ -205,8 +210,10 @@ def share_above(scores: np.ndarray, marker: int) -> np.ndarray:
 
 
 def mean(values: np.ndarray, axis: int) -> np.ndarray:
-    """Return the mean of non-NaN values, without numpy's warning where all are NaN."""
-    return np.asarray(np.ma.filled(np.ma.masked_invalid(values).mean(axis=axis), np.nan))
+    """Return the mean of finite values, without numpy's warning where there are none."""
+    finite = np.isfinite(values)
+    total, count = np.where(finite, values, 0.0).sum(axis=axis), finite.sum(axis=axis)
+    return np.divide(total, count, out=np.full(total.shape, np.nan), where=count > 0)
 
 
 class Ranked(NamedTuple):
@@ -282,16 +289,22 @@ def _model_score(table: Table, scores: dict[str, np.ndarray]) -> float:
     for number, name in enumerate(there):
         strength = np.where(choice.position[number] < 0, -np.inf, choice.strength[number])
         best = np.argsort(-strength, kind="stable")[:MODEL_MARKERS]
-        features = pandas.DataFrame(table.values[:, best, choice.position[number][best]])
+        features = table.values[:, best, choice.position[number][best]]
         outside = np.isin(table.architecture, [other for other in there if other != name])
-        means = features.groupby([table.architecture, table.code]).transform("mean")
-        centred = (features - means).fillna(0).to_numpy()
+        centred = np.column_stack([_centred(own, table.group) for own in features.T])
         scale = centred[outside].std(axis=0)
         centred = centred / np.where(scale > 0, scale, 1.0)
         weights, _ = logistic(centred[outside], table.composing[outside])
         pairs = paired(replace(table, values=(centred @ weights)[:, None, None]), name)
         results.append(pairs.aurocs(np.ones((1, len(pairs.arms)))).item())
     return float(np.mean(results))
+
+
+def _centred(values: np.ndarray, group: np.ndarray) -> np.ndarray:
+    """Return values less the mean of their group; 0 where missing."""
+    finite = np.isfinite(values)
+    totals, counts = (np.bincount(group, own) for own in (np.where(finite, values, 0.0), finite))
+    return np.where(finite, values - (totals / np.maximum(counts, 1))[group], 0.0)
 
 
 def logistic(features: np.ndarray, outcome: np.ndarray, ridge: float = 1.0) -> tuple[np.ndarray, float]:
