@@ -11,6 +11,8 @@ from typing import Any, Self
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from recombine.diagnosis.calling import Call, named_tensors, output_notes  # noqa: F401  of inherited fields
 from recombine.diagnosis.running import ROWS_AT_ONCE, SEED, refuse_unfinished, uncompiled
@@ -25,6 +27,9 @@ from recombine.tasks import ArrayTask  # noqa: F401  of inherited fields
 
 BLANK_SAMPLE = 256
 """Number of grid points whose outputs give the background of a module without targets."""
+LARGEST_ARRAY = 2**25
+"""Size in bytes up to which arrays of a batch are reused; glibc returns larger ones to the system when they are freed,
+and having them mapped anew takes longer than computing them (a transformer's attention: 10 MB per row)."""
 KNOWN = (Bump, OneHot, Rate, Ramp, Positional, Polar, Circular)
 """Encodings that the page can compute itself (`script/grid.js`)."""
 
@@ -75,10 +80,18 @@ class PageDecoder(Subject):
         rows = self.inputs(self.grid.rows(torch.tensor([0, last // 2, last])))
         return not torch.equal(*(self._batch(rows.clone())[0].nan_to_num() for _ in range(2)))
 
+    @cached_property
+    def rows_at_once(self) -> int:
+        """Number of rows whose arrays are at most `LARGEST_ARRAY` bytes each."""
+        rows = self.inputs(self.grid.rows(torch.tensor([0, self.grid.size - 1])))
+        with _LargestArray() as largest:
+            self._batch(rows.clone())
+        return max(1, min(ROWS_AT_ONCE, LARGEST_ARRAY * len(rows) // largest.bytes))
+
     def outputs(self, values: Tensor) -> Tensor:
         """Return outputs `(row, …)` for rows of factor values; every row of a stochastic module uses the same seed."""
         parts = []
-        for part in self.inputs(values).split(1 if self.is_random else ROWS_AT_ONCE):
+        for part in self.inputs(values).split(1 if self.is_random else self.rows_at_once):
             if self.is_random:
                 torch.manual_seed(SEED)
             parts.append(self._batch(part.clone())[0])
@@ -109,6 +122,18 @@ class PageDecoder(Subject):
             raise InvalidValue("module", self.name, allowed)
         notes = output_notes(type(returned).__name__, [name for name, _ in named], shown)
         return named[shown][1].float(), notes
+
+
+class _LargestArray(TorchDispatchMode):
+    """The size in bytes of the largest array computed within the context."""
+
+    bytes = 1
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        returned = function(*args, **(kwargs or {}))
+        arrays = [own for own in tree_leaves(returned) if isinstance(own, Tensor)]
+        self.bytes = max([self.bytes, *(own.nbytes for own in arrays)])
+        return returned
 
 
 def page_decoders(given: Any, **settings: Any) -> list[PageDecoder]:

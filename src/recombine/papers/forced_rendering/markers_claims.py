@@ -50,25 +50,28 @@ def auroc_less_half(networks: xarray.Dataset, marker: str, position: str, sign: 
     return _of_networks(networks.sel(marker=[marker], position=[position]), estimated)
 
 
-def ranks(networks: xarray.Dataset, cases: Mapping[str, str], *, free: bool = False) -> dict[str, Sample]:
-    """Return the share of rivals that beat each case's marker; `free` excludes rivals that need held-out targets."""
+def ranks(
+    networks: xarray.Dataset, cases: Mapping[str, str], free: Mapping[str, str] | None = None
+) -> dict[str, Sample]:
+    """Return the share of rivals that beat each case's marker; in `free` cases, no rival needs held-out targets."""
     names, places = ([str(name) for name in networks[dim].values] for dim in ("marker", "position"))
-    rivals = [
-        k
-        for k, name in enumerate(names)
-        if MARKERS[name].family not in NAMED and not (free and MARKERS[name].needs_targets)
-    ]
+    rivals = [k for k, name in enumerate(names) if MARKERS[name].family not in NAMED]
+    free_rivals = [k for k in rivals if not MARKERS[names[k]].needs_targets]
 
     signs = np.array([[predicted_sign(name, place) for place in places] for name in names])
     every = scoring.table_of(networks)  # all ranks use the same resamples
     left_out = [scoring.left_out(scoring.aurocs(every, count), signs) for count in (0, scoring.RESAMPLES)]
 
-    def rank(marker: str, table: scoring.Table) -> Estimate:
-        chosen = [*rivals, names.index(marker)]
-        value, draws = (scoring.share_above(part[:, chosen], len(rivals)) for part in left_out)
+    def rank(marker: str, others: list[int], table: scoring.Table) -> Estimate:
+        chosen = [*others, names.index(marker)]
+        value, draws = (scoring.share_above(part[:, chosen], len(others)) for part in left_out)
         return scoring.resampled(value[0], draws, table)
 
-    return {case: _of_networks(networks, partial(rank, marker)) for case, marker in cases.items()}
+    parts = ((cases, rivals), (free or {}, free_rivals))
+    return {
+        case: _of_networks(networks, partial(rank, marker, others))
+        for part, others in parts for case, marker in part.items()
+    }  # fmt: skip
 
 
 def _factorization_alternatives(data: Data) -> dict[str, Sample]:
@@ -94,10 +97,7 @@ def _top_alternatives(data: Data) -> dict[str, Sample]:
         "spread of log10 dv, held-out less kept": "spread_excess",
         "roughness of log10 dv": "roughness",
     }
-    return {
-        **ranks(networks, cases),
-        **ranks(networks, {"F among markers that need no held-out targets": FACTORIZATION}, free=True),
-    }
+    return ranks(networks, cases, free={"F among markers that need no held-out targets": FACTORIZATION})
 
 
 CLAIMS = (
