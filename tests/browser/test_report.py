@@ -68,10 +68,9 @@ def page_path(browser, tmp_path_factory):
     labels = [dict(zip(("code", "remedy"), own, strict=True)) for own in LABELS]
     results.digests.replace({EXPLORER: packed(kept(labels))})
     with pytest.MonkeyPatch.context() as patch:
-        drawn = {name: {"png": (PICTURES / f"{name}.png").read_bytes(), "svg": LARGE} for name in DEFAULT.figures}
-        patch.setattr(Findings, "draw", lambda findings, spec: None)
+        patch.setattr(Findings, "draw", lambda findings, spec: (PICTURES / f"{spec.name}.png").read_bytes())
         patch.setattr("recombine.reproduction.paper.judge", judged)
-        patch.setattr("recombine.reproduction.reporting.save_figure", lambda figure, folder, name: drawn[name])
+        patch.setattr("recombine.reproduction.reporting.rendered", lambda png: {"png": png, "svg": LARGE})
         return written(Findings(DEFAULT, Results.existing(out)))
 
 
@@ -83,7 +82,7 @@ def small_page(folder, text, panels=None):
         title=text, source=text, question=text, preset={"name": text, text: text}, provenance={"commit": text},
         judgements=[], figures=[DrawnFigure(spec, text, "png", image)],
         sections=[Section("question", text, text), Section("fails", text, text, ("fig1",))], panels=panels,
-        downloads={"encodings": None}, missing=MISSING,
+        downloads={"encodings": None}, data_folder="data", missing=MISSING,
     )  # fmt: skip
     path = folder / f"{HOSTILE[2]}#?%.html".replace("/", "")
     path.write_text(html)

@@ -203,7 +203,7 @@ def test_figure_claims_and_report_train_nothing(tmp_path, capsys, monkeypatch):
 
 def test_readme_table_is_written_between_its_marks(tmp_path, monkeypatch):
     monkeypatch.setattr(
-        "recombine.cli.reproduce.written", lambda findings: findings.results.path
+        "recombine.cli.reproduce.written", lambda findings, out, begin: findings.results.path
     )  # pictures are tested above
     kept = {"encodings", "regimes", "penalties"}
     folder = copied(tmp_path / "results", *kept)

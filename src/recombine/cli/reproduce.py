@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -16,7 +17,7 @@ from recombine.cli.study_file import FLAG as STUDY_FILE
 from recombine.cli.study_file import paper_named as installed
 from recombine.cli.tables import Column, write_table
 from recombine.cli.train import ExecutorFlags
-from recombine.console import console, paragraph, say
+from recombine.console import console, late_bar, paragraph, say
 from recombine.errors import InvalidValue, listed
 from recombine.files import read_given, require_folder, require_own
 from recombine.files import write as write_file
@@ -24,7 +25,7 @@ from recombine.reproduction.claims import Judgement
 from recombine.reproduction.installed import PAPER, paper_names
 from recombine.reproduction.paper import Findings, Paper
 from recombine.reproduction.preset import Preset
-from recombine.reproduction.report import verdicts
+from recombine.reproduction.report import Parts, verdicts
 from recombine.reproduction.results import CRITERIA, Results
 from recombine.store import store_path
 from recombine.store.names import MARKER
@@ -58,6 +59,10 @@ BLOCKS: Mapping[str, Callable[[Findings], str]] = {
     "costs": lambda findings: verdicts.costs_table(findings.results.costs()),
 }
 """Functions that return the content of a document's marked blocks, except captions."""
+
+
+STEPS = 3
+"""Steps of a report other than figures: the verdicts, the explorer and the training panel."""
 
 
 def reproduce(
@@ -108,7 +113,7 @@ def reproduce(
             watch=bar, say=bar.say, paper=source, overwrite=overwrite,
         )  # fmt: skip
         findings = Findings(source, results)
-        page = written(findings, bar.say_above)
+        page = written(findings, begin=bar.say_above)
     if findings.judgements:
         _print_verdicts(findings.judgements)
     if findings.outdated:
@@ -126,17 +131,20 @@ def _register(paper: Paper, studies: Sequence[str], preset: Preset, out: Path, o
     say(f"registered: {listed(names) or 'nothing, since all claims have data'} ({out / CRITERIA})")
 
 
-def written(findings: Findings, note: Callable[[str], None] = lambda line: None) -> Path:
+def written(
+    findings: Findings, out: Path | None = None, begin: Callable[[str], None] = lambda step: None
+) -> Path:
     """Write the report for a results folder, including its explorer, and return the path of the page."""
     from recombine.page import report_explorer
     from recombine.page.training import training_panel
     from recombine.reproduction.reporting import write_report
 
-    live = findings.paper.training_panel
-    panels = {} if live is None else {live.section: training_panel(live, heading="h3")}
+    panels: dict[str, Callable[[], Parts]] = {}
     if findings.results.decoders is not None:
-        panels["question"] = report_explorer(findings.results)
-    return write_report(findings, say=note, panels=panels)
+        panels["question"] = partial(report_explorer, findings.results)
+    if (live := findings.paper.training_panel) is not None:
+        panels[live.section] = partial(training_panel, live, heading="h3")
+    return write_report(findings, out, begin, panels)
 
 
 def _print_verdicts(judgements: Sequence[Judgement]) -> None:
@@ -163,9 +171,9 @@ def _print_verdicts(judgements: Sequence[Judgement]) -> None:
 
 
 def report(
-    folder: SomePath, /, *, write: list[Path] | None = None, marker_auroc: SomePath | None = None,
-    reference: SomePath | None = None, store: SomePath | None = None, overwrite: Overwrite = False,
-    paper: PaperName = None,
+    folder: SomePath, /, *, out: SomePath | None = None, write: list[Path] | None = None,
+    marker_auroc: SomePath | None = None, reference: SomePath | None = None, store: SomePath | None = None,
+    overwrite: Overwrite = False, paper: PaperName = None,
 ) -> None:  # fmt: skip
     """Regenerate the figures, verdicts and HTML page of a results folder from its datasets.
 
@@ -173,6 +181,8 @@ def report(
     ----------
     folder
         Folder written by reproduce.
+    out
+        Write the page, the verdicts and the figures to this folder. Default: the results folder.
     write
         Markdown files in which to update the marked blocks.
     marker_auroc
@@ -182,6 +192,8 @@ def report(
     store
         Store folder from which to copy the explorer's decoders into the results folder.
     """
+    if out is not None:
+        require_folder(out, "out", overwrite)
     if marker_auroc is not None:
         require_file(marker_auroc, "marker_auroc", "record of AUROCs", overwrite)
     if reference is not None:
@@ -198,9 +210,10 @@ def report(
         collect(findings.results, findings.paper, preset, Store(store, create=False), say)
         if not kept_decoders(findings.results):
             raise InvalidValue("store", str(store), f"a store with converged runs from {str(findings.results.path)!r}")
+    with late_bar(len(findings.figures) + STEPS) as begin:
+        page = written(findings, out, begin)
     blocks = {name: made(findings) for name, made in BLOCKS.items()} if texts else {}
     blocks |= {name: verdicts.escaped(findings.caption(figure)) for name, figure in captions.items()} if texts else {}
-    page = written(findings)
     for path, text in texts.items():
         write_file(path, verdicts.with_blocks(text, blocks).encode(), "write")
     if marker_auroc is not None:

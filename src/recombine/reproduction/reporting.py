@@ -5,10 +5,17 @@ from __future__ import annotations
 import base64
 import io
 import json
+import multiprocessing
+import os
+import signal
+import sys
+import warnings
 import zlib
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from importlib.resources import files
+from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,12 +24,13 @@ from markupsafe import Markup
 from matplotlib import pyplot
 from matplotlib.figure import Figure
 
-from recombine.manifest import remove_temporaries, write_into
+from recombine.manifest import Manifest, remove_temporaries, write_into
 from recombine.panels import styled
 from recombine.reproduction.claims import Judgement
 from recombine.reproduction.figures import FigureSpec, Section
 from recombine.reproduction.paper import Findings
 from recombine.reproduction.report import Parts, policy, verdicts
+from recombine.reproduction.results import DATA
 
 PAGE, CLAIMS_FILE, FIGURES = "index.html", "claims.json", "figures"
 LARGEST_PAGE = 15_000_000
@@ -45,36 +53,114 @@ class DrawnFigure(NamedTuple):
 
 
 def write_report(
-    findings: Findings, say: Callable[[str], None] = lambda line: None, panels: Mapping[str, Parts] | None = None
-) -> Path:
-    """Write figures, verdicts and the page into the results folder; return the path of the page.
+    findings: Findings, out: Path | None = None, begin: Callable[[str], None] = lambda step: None,
+    panels: Mapping[str, Callable[[], Parts]] | None = None,
+) -> Path:  # fmt: skip
+    """Write figures, verdicts and the page into a folder, by default that of the results; return the page's path.
 
-    `panels` maps section names to interactive elements; the `question` panel is the explorer.
+    `begin` is called with the name of each step. `panels` maps section names to functions that return interactive
+    elements; the `question` panel is the explorer.
     """
-    out, paper = findings.results.path, findings.paper
+    source, paper = findings.results.path, findings.paper
+    out = source if out is None else out
     remove_temporaries(out)
-    figures = []
-    for spec in findings.figures.values():
-        kind, image = _smallest(save_figure(findings.draw(spec), out / FIGURES, spec.name))
-        say(f"drew {spec.name}")
-        shown = base64.b64encode(image).decode()
-        figures.append(DrawnFigure(spec, findings.caption(spec), kind, shown, findings.table(spec)))
+    for study in findings.studies:
+        findings.results.dataset(study)  # decoded here once, instead of in every process
+    jobs: dict[str, Callable[[], Any]] = {f"building panel {name}": panel for name, panel in (panels or {}).items()}
+    jobs["evaluating claims"] = lambda: findings.judgements
+    jobs |= {f"drawing {name}": partial(_drawn, findings, spec) for name, spec in findings.figures.items()}
+    done = in_processes(jobs, begin)
+    findings.judgements = done["evaluating claims"]
+    images, figures = dict[str, bytes](), []
+    for name, spec in findings.figures.items():
+        contents, shown = done[f"drawing {name}"]
+        images |= {f"{FIGURES}/{name}.{kind}": content for kind, content in contents.items()}
+        figures.append(DrawnFigure(spec, **shown))
     written = partial(
         page, title=paper.title, source=paper.source, question=paper.question, preset=findings.preset,
         provenance=findings.results.provenance | findings.results.registration, judgements=findings.judgements,
-        figures=figures, sections=paper.sections, panels=panels, missing=MISSING if paper.explorer else "",
+        figures=figures, sections=paper.sections, panels={name: done[f"building panel {name}"] for name in panels or {}},
+        missing=MISSING if paper.explorer else "", data_folder=Path(os.path.relpath(source / DATA, out)).as_posix(),
     )  # fmt: skip
     space = LARGEST_PAGE - 50_000 - len(written(downloads={}).encode())  # minus the markup around the Datasets
     html = written(downloads=_downloads(findings, space))
     judged = json.dumps([judgement.record() for judgement in findings.judgements], indent=1)
-    write_into(out, {CLAIMS_FILE: judged.encode(), PAGE: html.encode()})
+    Manifest(out).replace({**images, CLAIMS_FILE: judged.encode(), PAGE: html.encode()})
     return out / PAGE
 
 
-def save_figure(figure: Figure, folder: Path, name: str) -> dict[str, bytes]:
-    """Write a figure as PNG and SVG, close it, and return the contents of both files."""
-    figure.draw_without_rendering()
-    figure.set_layout_engine(None)  # keep one layout for both files
+def in_processes(jobs: Mapping[str, Callable[[], Any]], begin: Callable[[str], None]) -> dict[str, Any]:
+    """Return the results of functions, each called in a fork of this process, as many at once as there are cores.
+
+    matplotlib may only be used by one thread of a process. Forks share imported modules and decoded Datasets, which
+    take new processes seconds each. A function that fails is called again here, where its error can be traced.
+    """
+    count = min(len(os.sched_getaffinity(0)), len(jobs))
+    waiting, running, results = list(jobs), dict[Any, tuple[str, Any]](), dict[str, Any]()
+    try:
+        while waiting or running:
+            while waiting and len(running) < count:
+                name = waiting.pop(0)
+                begin(name)
+                if count > 1:
+                    ours, child = _started(jobs[name])
+                    running[ours] = name, child
+                else:
+                    results[name] = jobs[name]()
+            for ours in wait(running) if running else []:
+                name, child = running.pop(ours)
+                try:
+                    results[name] = ours.recv()
+                except (EOFError, OSError):  # in the middle of a result
+                    results[name] = jobs[name]()
+                child.join()
+    finally:
+        for _, child in running.values():
+            child.kill()
+            child.join()
+    return results
+
+
+def _started(job: Callable[[], Any]) -> tuple[Connection, Any]:
+    """Call a function in a fork of this process; return the connection from which its result can be read."""
+    context = multiprocessing.get_context("fork")
+    ours, theirs = context.Pipe(duplex=False)
+    child = context.Process(target=_send, args=(job, theirs), daemon=True)
+    with warnings.catch_warnings():  # of Python 3.12 on, about threads, such as that of a progress bar
+        warnings.simplefilter("ignore", DeprecationWarning)
+        child.start()
+    theirs.close()
+    return ours, child
+
+
+def _send(job: Callable[[], Any], theirs: Connection) -> None:
+    """Send the result of a function to the parent process, or nothing if it fails."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the parent, too, which ends its children
+    if torch := sys.modules.get("torch"):
+        torch.set_num_threads(1)  # GNU's OpenMP hangs in a fork of a process that has used several threads
+    pyplot.switch_backend("agg")
+    with suppress(Exception):
+        theirs.send(job())
+
+
+def _drawn(findings: Findings, spec: FigureSpec) -> tuple[dict[str, bytes], dict[str, Any]]:
+    """Return a figure's files by format, and what the page shows of it, without its spec, which cannot be pickled."""
+    contents = rendered(findings.draw(spec))
+    kind, image = _smallest(contents)
+    shown = {"caption": findings.caption(spec), "table": findings.table(spec)}
+    return contents, {**shown, "kind": kind, "image": base64.b64encode(image).decode()}
+
+
+def save_figure(figure: Figure, folder: Path, name: str) -> None:
+    """Write a figure as PNG and SVG, and close it."""
+    write_into(folder, {f"{name}.{kind}": content for kind, content in rendered(figure).items()})
+
+
+def rendered(figure: Figure) -> dict[str, bytes]:
+    """Return a figure as PNG and SVG, and close it."""
+    if engine := figure.get_layout_engine():
+        engine.execute(figure)
+        figure.set_layout_engine(None)  # keep one layout for both files
     area = figure.get_tightbbox().padded(0.1)  # inches
     contents = {}
     # no date and no version of matplotlib, which would differ between equal figures
@@ -84,7 +170,6 @@ def save_figure(figure: Figure, folder: Path, name: str) -> dict[str, bytes]:
             figure.savefig(buffer, format=kind, bbox_inches=area, metadata=metadata)
         contents[kind] = buffer.getvalue()
     pyplot.close(figure)
-    write_into(folder, {f"{name}.{kind}": content for kind, content in contents.items()})
     return contents
 
 
