@@ -30,6 +30,7 @@ from benchmarks.plain import WORKERS, PlainLoop, graphed_seconds
 from benchmarks.precision import compare_precisions
 from benchmarks.timing import Timed, copy_rate, median_seconds, product_rate, timed, timed_in_processes, work_of
 from recombine.metrics import Tap, metric_tensor
+from recombine.reproduction.reporting import save_figure
 from recombine.specs import Recipe, RunSpec
 from recombine.store import Store
 from recombine.sweep import train
@@ -299,9 +300,7 @@ def write_document(path: Path, records: dict[str, dict[str, Any]]) -> None:
             mark = re.compile(rf"(<!-- {block}: begin -->\n).*?(\n<!-- {block}: end -->)", re.DOTALL)
             text = mark.sub(lambda found, content=content: found[1] + content + found[2], text)  # type: ignore[misc]
         if "engine" in record:
-            figure = performance_figure(record)
-            for kind in ("svg", "png"):
-                figure.savefig(path.parent / "images" / f"performance_{name}.{kind}", bbox_inches="tight")
+            save_figure(performance_figure(record), path.parent / "images", f"performance_{name}")
     path.write_text(text)
 
 

@@ -12,6 +12,7 @@ from recombine import Comparison
 BEGIN, END = "<!-- comparison: begin -->", "<!-- comparison: end -->"
 HEADINGS = ("remedy", "bump code: held out", "compose", "one-hot code: held out", "compose", "kept", "s", "knows")
 CODES = ("bump", "onehot")
+DPI = 130
 DOCS = Path(__file__).parents[1]
 
 
@@ -44,4 +45,4 @@ if __name__ == "__main__":
     document = DOCS / "remedies.md"
     document.write_text(updated(document.read_text(encoding="utf-8")), encoding="utf-8")
     for code in CODES:
-        comparison(code).draw().savefig(DOCS / "images" / f"remedies_{code}.png", dpi=130)
+        comparison(code).draw().savefig(DOCS / "images" / f"remedies_{code}.png", dpi=DPI)

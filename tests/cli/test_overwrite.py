@@ -62,6 +62,7 @@ FOREIGN = {
     "export parquet": "runs export site/data.parquet",
     "export a model": "runs export site --layout huggingface {key}",
     "figure": "figure width --from {results} --out site",
+    "report": "report {results} --out site",
     "reference": "report {results} --reference site/claims.json",
     "auroc": "report {results} --marker-auroc site/claims.json",
 }
@@ -80,7 +81,7 @@ def test_files_of_others_are_refused_in_one_line(name, place, trained, results, 
     assert contents(place) == before
 
 
-@pytest.mark.parametrize("name", ["explore", "diagnose", "export", "export a model", "figure"])
+@pytest.mark.parametrize("name", ["explore", "diagnose", "export", "export a model", "figure", "report"])
 def test_they_are_replaced_where_that_is_asked_for_and_then_without(name, place, trained, results):
     (place / "site" / "width.svg").write_text("<svg>mine</svg>")
     before, key = contents(place), next(iter(rc.Store(trained))).key
@@ -167,7 +168,7 @@ def test_a_report_is_written_for_results_only(tmp_path, capsys):
 
 def test_verdicts_and_aurocs_are_written_again(tmp_path, monkeypatch):
     folder = copied(tmp_path / "results", "regimes", "markers", "encodings")
-    monkeypatch.setattr("recombine.cli.reproduce.written", lambda findings: findings.results.path)
+    monkeypatch.setattr("recombine.cli.reproduce.written", lambda findings, out, begin: findings.results.path)
     words = ["report", folder, "--reference", tmp_path / "verdicts.json", "--marker-auroc", tmp_path / "auroc.json"]
     assert [run(*words), run(*words)] == [0, 0]
     assert json.loads((tmp_path / "verdicts.json").read_text())

@@ -2,6 +2,8 @@
 
 import hashlib
 import json
+import os
+import re
 import shutil
 from pathlib import Path
 
@@ -12,9 +14,10 @@ from recombine.errors import InvalidValue
 from recombine.manifest import manifest_text
 from recombine.papers.forced_rendering import PAPER as DEFAULT
 from recombine.reproduction.paper import Findings
+from recombine.reproduction.reporting import in_processes
 from recombine.reproduction.reproduce import reproduce
 from recombine.reproduction.results import SETTINGS, SOURCE, Results
-from tests.command import run
+from tests.command import captured, run
 from tests.golden import RESULTS, copied
 from tests.tiny import TINY
 
@@ -199,6 +202,50 @@ def test_figure_claims_and_report_train_nothing(tmp_path, capsys, monkeypatch):
     assert run("report", folder) == 0
     assert (folder / "index.html").exists()
     assert (folder / "figures" / "encoder.svg").exists()
+
+
+def test_a_report_is_written_elsewhere(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("recombine.reproduction.reporting.LARGEST_PAGE", 0)  # no room for data, so they are links
+    folder, out = copied(tmp_path / "results", "encoder"), tmp_path / "site" / "page"
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    for _ in range(2):  # the second time, it replaces its own files
+        assert captured(("report", folder, "--out", out), capsys) == (0, f"report: {out / 'index.html'}\n", "")
+    assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
+    assert {str(path.relative_to(out)) for path in out.rglob("*") if path.is_file()} == {
+        "claims.json", "digests.json", "figures/encoder.png", "figures/encoder.svg", "index.html",
+    }  # fmt: skip
+    page = (out / "index.html").read_text()
+    assert page.startswith("<!doctype html>")
+    (link,) = set(re.findall(r'href="([^"]*)encoder\.nc"', page))
+    assert (out / link / "encoder.nc").samefile(folder / "data" / "encoder.nc")
+    assert captured(("report", out), capsys).code == 2  # it has no data
+
+
+@pytest.mark.parametrize("cores", [1, 2])
+def test_a_figure_that_cannot_be_drawn_says_so(cores, tmp_path, monkeypatch):
+    monkeypatch.setattr("os.sched_getaffinity", lambda process: range(cores))
+    parent, steps = os.getpid(), []
+
+    def fail():
+        raise ValueError("no such colour")
+
+    jobs = {"one": lambda: os.getpid() == parent, "two": lambda: bytes(10**6)}
+    assert in_processes(jobs, steps.append) == {"one": cores == 1, "two": bytes(10**6)}
+    assert steps == ["one", "two"]
+    with pytest.raises(ValueError, match="no such colour"):
+        in_processes({"bad": fail, **jobs}, steps.append)
+
+
+def test_forks_use_torch_after_threads_were_used(monkeypatch):
+    monkeypatch.setattr("os.sched_getaffinity", lambda process: range(2))
+    threads, images = torch.get_num_threads(), torch.rand(8, 16, 28, 28)
+    torch.set_num_threads(2)
+    try:
+        jobs = dict.fromkeys(("one", "two"), lambda: float(torch.conv2d(images, torch.ones(16, 16, 3, 3)).sum()))
+        here = jobs["one"]()
+        assert in_processes(jobs, str) == pytest.approx({"one": here, "two": here})
+    finally:
+        torch.set_num_threads(threads)
 
 
 def test_readme_table_is_written_between_its_marks(tmp_path, monkeypatch):

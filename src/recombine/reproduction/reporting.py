@@ -35,6 +35,11 @@ from recombine.reproduction.results import DATA
 PAGE, CLAIMS_FILE, FIGURES = "index.html", "claims.json", "figures"
 LARGEST_PAGE = 15_000_000
 """Maximum size of the page in bytes; Datasets that do not fit are linked instead."""
+METADATA: Mapping[str, Mapping[str, str | None]] = {
+    "png": {"Software": "recombine"},
+    "svg": {"Creator": "recombine", "Date": None},
+}
+"""Figure formats; without date and version of matplotlib, which would differ between equal figures."""
 QUESTION = "question"  # name of the opening section of the page, which contains the explorer
 MISSING = "This folder has no decoders to explore. 'recombine report DIR --store STORE' copies them from a store."
 
@@ -156,19 +161,17 @@ def save_figure(figure: Figure, folder: Path, name: str) -> None:
     write_into(folder, {f"{name}.{kind}": content for kind, content in rendered(figure).items()})
 
 
-def rendered(figure: Figure) -> dict[str, bytes]:
+def rendered(figure: Figure, kinds: Collection[str] = tuple(METADATA)) -> dict[str, bytes]:
     """Return a figure as PNG and SVG, and close it."""
     if engine := figure.get_layout_engine():
         engine.execute(figure)
         figure.set_layout_engine(None)  # keep one layout for both files
-    area = figure.get_tightbbox().padded(0.1)  # inches
-    contents = {}
-    # no date and no version of matplotlib, which would differ between equal figures
-    for kind, metadata in (("png", {"Software": "recombine"}), ("svg", {"Creator": "recombine", "Date": None})):
-        buffer = io.BytesIO()
-        with styled():  # sets a hash salt, without which SVG ids are random
-            figure.savefig(buffer, format=kind, bbox_inches=area, metadata=metadata)
-        contents[kind] = buffer.getvalue()
+    area, contents = figure.get_tightbbox().padded(0.1), {}  # inches
+    with styled():  # sets a hash salt, without which SVG ids are random
+        for kind in kinds:
+            buffer = io.BytesIO()
+            figure.savefig(buffer, format=kind, bbox_inches=area, metadata=METADATA[kind])
+            contents[kind] = buffer.getvalue()
     pyplot.close(figure)
     return contents
 
