@@ -11,6 +11,11 @@ declare global {
   type Decoder = import("../src/recombine/page/script/decoder.js").Decoder;
   type Kernel = import("../src/recombine/page/script/kernel.js").Kernel;
   type Survey = import("../src/recombine/page/script/survey.js").Survey;
+  type Runner = import("../src/recombine/page/script/runner.js").Runner;
+
+  /** What a worker is asked: a method of `Responder`, the number of a decoder, and arguments. */
+  type PageRequest = { kind: "output" | "half" | "nearest" | "mismatch" | "survey", decoder: number,
+    [argument: string]: any };
 
   /** What the page shows; `beside` is −1 for no second decoder, `unit` for the most variable one.
    * `section` is the part of the page that the address names, if any;

@@ -202,8 +202,8 @@ export function saidOfHoldout(decoder) {
   return `Over the hold-out ${placed} of ${count} are in place, and the error is ${error.toFixed(2)}.`;
 }
 
-/** A decoder and its output.
- * @typedef {{decoder: Decoder, shown: Float32Array | null, verdict: Verdict | null}} Shown */
+/** A decoder and its output at a point.
+ * @typedef {{decoder: Decoder, at: number[], shown: Float32Array | null, verdict: Verdict | null}} Shown */
 
 /** The sentences above the explorer, one for each decoder shown. */
 export class Answer {
@@ -238,14 +238,14 @@ export class Answer {
     return line;
   }
 
-  /** @param {Shown[]} sides @param {number[]} at */
-  show(sides, at) {
+  /** @param {Shown[]} sides */
+  show(sides) {
     for (const [side, { shown, decoder }] of sides.entries()) {
       const { image, low, high } = decoder.data;
       const { picture } = this.lines[side];
       if (shown && picture.offsetParent) drawImage(picture, shown, image, low, high);
     }
-    const contents = sides.map(({ decoder, verdict }) => {
+    const contents = sides.map(({ decoder, verdict, at }) => {
       if (!verdict) return null;
       const own = this.decoders.indexOf(decoder);
       const point = nearestPoint(decoder.factors, at);
