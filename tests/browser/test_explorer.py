@@ -313,6 +313,66 @@ def test_the_browser_equals_torch(shown):
     assert (torch.tensor(ours) - right).abs().max() < 1e-5
 
 
+OUTPUTS = """(all) => Promise.all(all.map((at) =>
+  window.explorer.sides[0].runner.ask({ kind: 'output', decoder: 0, at, stage: -1 }).then(({ output }) => [...output])
+))"""
+
+
+def test_a_worker_runs_the_decoders_and_equals_torch(shown):
+    page = shown()
+    assert page.evaluate("window.explorer.sides.map((side) => side.runner.hasWorker)") == [True, True]
+    assert len(page.workers) == 2
+    own = subject("cnn")
+    positions = points(own, 20)
+    right = own.outputs(values_at(own.grid, positions)).flatten(1)
+    assert (torch.tensor(page.evaluate(OUTPUTS, positions.tolist())) - right).abs().max() < 1e-6
+
+
+def test_without_workers_the_page_runs_the_decoders_itself(browser, saved, tmp_path):
+    html = saved.read_text()
+    assert html.count("worker-src blob:; ") == 1
+    (tmp_path / "page.html").write_text(html.replace("worker-src blob:; ", ""))
+    page = browser.new_context(offline=True).new_page()
+    page.goto((tmp_path / "page.html").as_uri() + "#at=4,4&beside=-1")
+    until(page, STARTED)
+    assert not page.evaluate("window.explorer.sides[0].runner.hasWorker")
+    own = subject("cnn")
+    positions = points(own, 20)
+    right = own.outputs(values_at(own.grid, positions)).flatten(1)
+    assert (torch.tensor(page.evaluate(OUTPUTS, positions.tolist())) - right).abs().max() < 1e-6
+    page.locator(".views").scroll_into_view_if_needed()
+    until(page, SURVEYED)
+    assert page.locator(".side.wrong").count() + page.locator(".answer.right").count() == 1
+    page.context.close()
+
+
+def test_the_newest_point_is_drawn_next_and_others_are_dropped(shown):
+    page = shown(address="#at=0,0&beside=-1")
+    until(page, "() => !window.explorer.sides[0].isLate")
+    asked = page.evaluate("""async () => {
+      const { explorer } = window, [side] = explorer.sides, { runner } = side, asked = [];
+      const ask = runner.ask.bind(runner);
+      let release;
+      const released = new Promise((done) => { release = done; });
+      runner.ask = async (request) => {
+        if (request.kind === 'output') asked.push(request.at.join());
+        await released;
+        return ask(request);
+      };
+      const frame = () => new Promise((done) => requestAnimationFrame(() => setTimeout(done)));
+      for (let k = 1; k < 6; k += 1) {
+        explorer.set({ at: [k, k] });
+        await frame();
+        await frame();
+      }
+      release();
+      while (side.isLate) await frame();
+      return asked;
+    }""")
+    assert asked == ["1,1", "5,5"]
+    assert page.evaluate("window.explorer.sides[0].at") == [5, 5]
+
+
 def test_halves_are_those_of_the_metric(shown):
     task, module = trained("cnn")
     own = task.codes(task.grid.rows(torch.tensor([44]))).float()

@@ -47,7 +47,8 @@ export class Responder {
   survey(decoder, { value, at, plane, budget }) {
     const survey = surveyOf(decoder, value, at, plane);
     const start = performance.now();
-    while (!survey.done && performance.now() - start < budget) survey.step();
+    do if (!survey.done) survey.step();
+    while (!survey.done && performance.now() - start < budget);
     const { known, metric, volume, varying } = survey;
     return { known, metric, volume, varying, activity: survey.done ? survey.activity : null };
   }
