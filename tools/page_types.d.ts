@@ -53,7 +53,7 @@ declare global {
   type ModelData = { name: string, notes: string[], program: ProgramData | null, table: Numbers | null,
     codes: Code[] | null, probes: (Range & { points: number[] }) | null, sizes: number[] | null, mean: number[] | null,
     held: Range, present: Range | null, truth: Numbers | null, trained: Trained | null, errors: Numbers | null,
-    places: Places | null, background: number, image: [number, number, number],
+    places: Places | null, breaks_at: string | null, background: number, image: [number, number, number],
     low: number, high: number, smooth: boolean[], labels?: string[] };
   type PageData = { title: string, factors: Factor[], models: ModelData[], start: number[], labels?: string[],
     version: string };

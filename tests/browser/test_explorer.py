@@ -142,6 +142,34 @@ class Looked(nn.Module):
         return ((x @ self.one)[:, :, None] * (y @ self.other)[:, None, :]).flatten(1) @ self.targets
 
 
+class Places(nn.Module):
+    """One unit per combination, found by the product of the two codes."""
+
+    def __init__(self, task):
+        super().__init__()
+        self.looked = Looked(task, torch.eye(task.grid.size))
+
+    def forward(self, codes):
+        return self.looked(codes)
+
+
+def test_the_sentence_names_the_stage_at_which_a_decoder_breaks(shown, tmp_path):
+    task, _ = trained("cnn")
+    seen = task.render(task.grid.points).flatten(1) * ~task.held_out[:, None]
+    output = nn.Linear(*seen.shape, bias=False)
+    output.weight.data = seen.T.float()
+    module = rc.StagedDecoder({"places": Places(task), "output": output})
+    known = rc.diagnose(module, task.grid, encode=task.encoding, holdout=task.held_out, targets=task.render)
+    assert known.breaks_at == "output"
+    settings = {**arguments("cnn"), "module": module}
+    page = shown(rc.explore(**settings).save(tmp_path / "page.html"), "#at=4,4")
+    text = page.locator(".answer").first.inner_text()
+    assert text.endswith(f"It breaks at stage {known.breaks_at}, where held-out combinations part from the others.")
+    composing = rc.StagedDecoder({"output": Looked(task, task.render(task.grid.points).flatten(1))})
+    page = shown(rc.explore(**{**settings, "module": composing}).save(tmp_path / "composing.html"), "#at=4,4")
+    assert "It breaks" not in page.locator(".answer").first.inner_text()
+
+
 def test_touch_moves_the_point(shown):
     page = shown(viewport={"width": 400, "height": 800}, has_touch=True)
     box = page.locator("#plane").bounding_box()

@@ -193,13 +193,15 @@ export function said({ error, inPlace, peaks, aligned, spot, isRight }, seen) {
   return [words[2], `it draws ${count} ${faint}bumps instead of one at ${place}${rest}`];
 }
 
-/** Says how many held-out outputs are right. @param {Decoder} decoder */
+/** Says how many held-out outputs are right, and where a decoder that fails breaks. @param {Decoder} decoder */
 export function saidOfHoldout(decoder) {
   const scores = heldOutScores(decoder);
   if (!scores) return "";
   const { count, placed, error } = scores;
-  if (placed === null) return `Over the hold-out the error is ${error.toFixed(2)}.`;
-  return `Over the hold-out ${placed} of ${count} are in place, and the error is ${error.toFixed(2)}.`;
+  const all = placed === null ? "" : `${placed} of ${count} are in place, and `;
+  const stage = composes(decoder) ? null : decoder.data.breaks_at;
+  const where = stage ? ` It breaks at stage ${stage}, where held-out combinations part from the others.` : "";
+  return `Over the hold-out ${all}the error is ${error.toFixed(2)}.${where}`;
 }
 
 /** A decoder and its output at a point.
