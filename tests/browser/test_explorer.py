@@ -325,6 +325,33 @@ def test_quantities_are_explained_on_focus_and_hover(shown):
         page.mouse.move(1, 1)
 
 
+def numbers_in(text):
+    return [float(own.replace("−", "-")) for own in re.findall(r"= ([−\d.e+-]*\d)", text)]
+
+
+def test_explanations_have_the_numbers_of_the_point(shown):
+    task, module = trained("cnn")
+    page = shown(address="#at=4,4&beside=-1&stage=1", viewport={"width": 1200, "height": 2400})
+    until(page, SURVEYED)
+    until(page, "() => [...document.querySelectorAll('.tip strong')].filter((own) => own.textContent).length === 3")
+    error, superposed, geometry = (
+        numbers_in(own) for own in page.locator(".tip strong").all_text_contents() if own.startswith("Here")
+    )
+    scores = rc.evaluate(task, module, torch.device("cpu"))
+    assert error == [pytest.approx((scores["error"][44] / scores["blank"][44]).item(), rel=0.05)]
+    codes = task.codes(task.grid.points).float()
+    features = list(module.activations(codes).values())[1].detach().flatten(1)
+    metric = rc.metrics.finite_difference_metric(features, task.grid.shape)[44]
+    expected = [*(metric[i, j].item() for i, j in ((0, 0), (0, 1), (1, 1))), metric.det().sqrt().item()]
+    assert geometry == pytest.approx([*expected, rc.metrics.local_factorization(metric).item()], rel=0.06, abs=1e-6)
+    kept = codes[~task.held_out]
+    own = rc.metrics.averaged_prediction(
+        lambda rows: module(rows) - task.background, codes[44:45], list(task.code_sizes), kept
+    )
+    output = (module(codes[44:45]) - task.background).flatten()
+    assert superposed == [pytest.approx(torch.cosine_similarity(output, own.flatten(), 0).item() ** 2, rel=0.06)]
+
+
 def test_the_link_to_a_view_is_copied(shown):
     page = shown(address="#at=2,3", permissions=["clipboard-read", "clipboard-write"])
     page.locator("#copy").click()

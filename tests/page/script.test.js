@@ -5,7 +5,7 @@ import fs from "node:fs";
 import { test } from "node:test";
 import { deflateSync } from "node:zlib";
 import { initialState, parsed, written } from "../../src/recombine/page/script/address.js";
-import { alternative, heldOutScores, said } from "../../src/recombine/page/script/answer.js";
+import { alternative, explainedShare, heldOutScores, said } from "../../src/recombine/page/script/answer.js";
 import { withAttention } from "../../src/recombine/page/script/attention.js";
 import { fromHalf, inflated, numbersOf } from "../../src/recombine/page/script/bytes.js";
 import {
@@ -16,7 +16,7 @@ import { erf } from "../../src/recombine/page/script/operations.js";
 import { Program } from "../../src/recombine/page/script/program.js";
 import { nearestDecoder } from "../../src/recombine/page/script/switches.js";
 import {
-  Background, Survey, ellipse, logVolume, metricOf, neighbours, surveyOf,
+  Background, Survey, ellipse, factorization, logVolume, metricOf, neighbours, surveyOf,
 } from "../../src/recombine/page/script/survey.js";
 import { curvesOf, range, sequential, short } from "../../src/recombine/page/script/views.js";
 import { examplesOf, gridRows, trainingRows } from "../../src/recombine/page/script/training/examples.js";
@@ -233,6 +233,17 @@ test("planes that are too large are left", () => {
   const survey = new Survey(decoderOf([65, 64], () => [1]), 0, [0, 0], [0, 1]);
   assert.equal(survey.tooLarge && survey.done, true);
   assert.equal(survey.metricAt([0, 0]), null);
+});
+
+test("factorization is 1 for orthogonal directions and a half for one direction", () => {
+  assert.deepEqual([factorization([4, 0, 1]), factorization([1, -1, 1])], [1, 0.5]);
+});
+
+test("an image explains its multiples, and nothing orthogonal or opposite", () => {
+  const image = Float32Array.of(2, 1, 0);
+  const shares = [[3, 1, -1], [1, 5, 1], [0, 1, 2]].map((own) => explainedShare(image, Float32Array.from(own), 1));
+  assert.deepEqual(shares, [1, 0, 0]);
+  assert.ok(Math.abs(explainedShare(image, Float32Array.of(2, 1, 1), 1) - 0.5) < 1e-12);
 });
 
 test("flat places have the least volume, and no step leaves the grid", () => {

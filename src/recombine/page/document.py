@@ -22,7 +22,8 @@ from recombine.reproduction.report import Parts, policy
 
 MODULES = (
     "bytes", "kernel", "convolution", "attention", "operations", "program", "grid", "decoder", "address", "pictures",
-    "answer", "survey", "requests", "workers", "runner", "views", "plane", "side", "switches", "tour", "main",
+    "explained", "answer", "survey", "requests", "workers", "runner", "views", "plane", "side", "switches", "tour",
+    "main",
 )  # fmt: skip
 """Modules of the script, each listed after the modules that it imports."""
 RUNNING = (

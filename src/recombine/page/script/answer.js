@@ -111,6 +111,21 @@ export function judged(decoder, output, at) {
   return { error, inPlace, peaks, aligned, spot, isRight: inPlace && error < LARGEST_ERROR };
 }
 
+/**
+ * Returns the share of an image that another one explains at its best scale, as `explained_variance` of one point.
+ * @param {Float32Array} image @param {Float32Array} other @param {number} background of both
+ */
+export function explainedShare(image, other, background) {
+  let [product, power, own] = [0, 0, 0];
+  for (let k = 0; k < image.length; k += 1) {
+    const [a, b] = [image[k] - background, other[k] - background];
+    product += a * b;
+    own += a * a;
+    power += b * b;
+  }
+  return product > 0 ? (product * product) / (power * own) : 0;
+}
+
 /** Over the hold-out. @typedef {{count: number, placed: number | null, error: number}} Scores */
 
 /** Of every decoder, once they were asked for. @type {Map<Decoder, Scores | null>} */

@@ -5,13 +5,14 @@ import { initialState, parsed, written } from "./address.js";
 import { decoded, inflated } from "./bytes.js";
 import { Decoder } from "./decoder.js";
 import { clamped, onPlane, shortened, valueText, pathThrough } from "./grid.js";
+import { explain } from "./explained.js";
 import { Plane } from "./plane.js";
 import { atNextFrame, element, onAppearance } from "./pictures.js";
 import { Runner } from "./runner.js";
 import { Side } from "./side.js";
 import { Background } from "./survey.js";
 import { Switches } from "./switches.js";
-import { Tour, explain } from "./tour.js";
+import { Tour } from "./tour.js";
 import { workerOf } from "./workers.js";
 
 const PACE = 7; // grid steps per second along the path

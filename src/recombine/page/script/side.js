@@ -1,9 +1,10 @@
 /** One decoder's column: output, ground truth, error, superposed halves, nearest training images, stage activity. */
 
-import { judged } from "./answer.js";
+import { explainedShare, judged } from "./answer.js";
+import { tell } from "./explained.js";
 import { nearestPoint, valueText } from "./grid.js";
 import { Picture, diverging, drawImage, drawStage, element } from "./pictures.js";
-import { StageViews } from "./views.js";
+import { StageViews, short } from "./views.js";
 
 const MEMORIES = 3;
 const PATIENCE = 6; // after this many outputs, a detail is drawn even if the point has moved on
@@ -165,6 +166,10 @@ export class Side {
     const relative = !this.verdict ? "" : `error ${this.verdict.error.toFixed(3)} relative to a blank image`;
     const wrong = output.every(Number.isFinite) ? relative : "the output is not finite here";
     this.numbers.textContent = [decoder.hasHoldout ? place : "", wrong].filter(Boolean).join(" · ");
+    const blank = decoder.energy(nearestPoint(decoder.factors, at)) / decoder.pixels;
+    tell(this.root, ".numbers", this.verdict && blank ?
+      `Here ${short(this.verdict.error * blank)} ÷ ${short(blank)} = ${short(this.verdict.error)}.` : "");
+    this.#tellSuperposition();
     this.root.classList.toggle("wrong", this.verdict !== null && !this.verdict.isRight);
   }
 
@@ -191,13 +196,13 @@ export class Side {
     const wrong = await this.#ask("mismatch");
     if (wrong <= TOLERANCE) return;
     const warning = `Do not trust this page: outputs differ from torch's by ${wrong.toPrecision(2)}.`;
-    this.numbers.after(element("p", "note", warning));
+    this.root.querySelector(".pictures")?.before(element("p", "note", warning));
   }
 
   /** @param {number[]} at @param {number} factor */
   async #askHalf(at, factor) {
-    this.#halfAt[factor] = at[factor];
     this.#halves[factor] = await this.#ask("half", { at, factor });
+    this.#halfAt[factor] = at[factor];
     this.#drawHalf(at, factor);
   }
 
@@ -220,9 +225,19 @@ export class Side {
     const most = sum.reduce((largest, x) => Math.max(largest, Math.abs(x - background)), 0);
     // faint pictures are brightened, since their shape matters rather than their amplitude
     const gain = most > 1e-4 * (high - low) ? Math.max(1, (0.9 * (high - low)) / most) : 1;
+    this.#tellSuperposition();
     const drawn = [...this.#halves, sum].map((part) => part.map((x) => background + gain * (x - background)));
     drawn.forEach((part, k) => drawImage((this.halves[k] ?? this.sum).canvas, part, image, low, high));
     this.sum.caption(gain > 1.05 ? `their sum (all ${gain.toFixed(gain < 9.95 ? 1 : 0)} times brighter)` : "their sum");
+  }
+
+  /** Says how much of the output the sum of its halves explains, once all are those of its point. */
+  #tellSuperposition() {
+    const { decoder, at, shown } = this;
+    if (!shown || !decoder.hasHalves || at.some((position, k) => this.#halfAt[k] !== position)) return;
+    if (Object.keys(this.#halves).length < at.length) return;
+    const share = explainedShare(shown, decoder.superposed(this.#halves), decoder.data.background);
+    tell(this.root, "h3:superposed", `Here R² = ${short(share)}.`);
   }
 
   #drawNearest() {

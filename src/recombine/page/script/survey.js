@@ -47,6 +47,11 @@ export function logVolume([xx, xy, yy], alone = false) {
   return Math.log10(Math.max(FLOOR, Math.sqrt(Math.max(0, square))));
 }
 
+/** Returns F (Eq. 7), as `recombine.metrics.local_factorization`. @param {Metric} metric */
+export function factorization([xx, xy, yy]) {
+  return 1 - Math.abs(xy) / (xx + yy);
+}
+
 /**
  * Returns the ellipse of steps that change a stage equally, dᵀ g d = size²: its half axes, longest first, and angle.
  * @param {Metric} metric @param {number} size
