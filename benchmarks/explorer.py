@@ -4,8 +4,8 @@
     python -m benchmarks.explorer --page page.html     # decoders of a page
 
 Decoders have the published sizes and random weights. Every page is dragged by pointer events, one per frame. The
-longest task is that of the page's main thread in Chromium's trace: wall-clock, and processor time, which other processes
-do not prolong. `outputs` are drawn per second for each column; `forward` is the median of single passes in the page.
+longest task is that of the page's main thread in Chromium's trace: wall-clock, and processor time, which other
+processes do not prolong. `outputs` are drawn per second for each column; `forward` is the median of single passes in the page.
 """
 
 from __future__ import annotations
@@ -87,9 +87,10 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=5.0, help="duration of a drag")
     arguments = parser.parse_args()
     torch.manual_seed(0)
-    columns = ("decoders", f"frames/s (at least {SLOWEST})", f"longest task, ms (at most {LONGEST})", "of processor time",
-               "outputs/s", "forward, ms")  # fmt: skip
-    table = Table(*columns)
+    table = Table(
+        "decoders", f"frames/s (at least {SLOWEST})", f"longest task, ms (at most {LONGEST})", "of processor time",
+        "outputs/s", "forward, ms",
+    )  # fmt: skip
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
         path = (arguments.page or write_page(Path(folder))).resolve()
         chromium = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])

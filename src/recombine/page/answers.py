@@ -38,7 +38,9 @@ def fails(subject: PageDecoder, outputs: Tensor, rows: Tensor, points: Tensor | 
     held_out = subject.held_out if points is None else subject.held_out[points]
     own = outputs.flatten(1) if points is None else outputs.flatten(1)[points]
     wrong = (own[held_out].double() - rows[held_out]).square().sum()
-    return bool(held_out.any() & (wrong >= LARGEST_ERROR * (rows[held_out].double() - subject.background).square().sum()))
+    return bool(
+        held_out.any() & (wrong >= LARGEST_ERROR * (rows[held_out].double() - subject.background).square().sum())
+    )
 
 
 def breaking_stage(subject: PageDecoder) -> str | None:
