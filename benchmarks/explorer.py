@@ -5,7 +5,8 @@
 
 Decoders have the published sizes and random weights. Every page is dragged by pointer events, one per frame. The
 longest task is that of the page's main thread in Chromium's trace: wall-clock, and processor time, which other
-processes do not prolong. `outputs` are drawn per second for each column; `forward` is the median of single passes in the page.
+processes do not prolong. `outputs` are drawn per second for each column; `forward` is the median of single passes in
+the page.
 """
 
 from __future__ import annotations

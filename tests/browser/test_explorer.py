@@ -403,7 +403,7 @@ def test_without_workers_the_page_runs_the_decoders_itself(browser, saved, tmp_p
 
 def test_the_newest_point_is_drawn_next_and_others_are_dropped(shown):
     page = shown(address="#at=0,0&beside=-1")
-    until(page, "() => !window.explorer.sides[0].isLate")
+    until(page, "() => !window.explorer.sides[0].busy")
     asked = page.evaluate("""async () => {
       const { explorer } = window, [side] = explorer.sides, { runner } = side, asked = [];
       const ask = runner.ask.bind(runner);

@@ -16,7 +16,7 @@ export class Side {
   /** @type {{at: number[], stage: number}} */
   #wanted = { at: [], stage: 0 };
   #stage = -1;
-  #busy = false;
+  busy = false; // whether a request is under way
   #outputs = 0; // number of outputs drawn since the last detail
   #turn = 0;
   #isChecked = false;
@@ -94,10 +94,10 @@ export class Side {
    */
   async follow(at, stage) {
     this.#wanted = { at, stage };
-    if (this.#busy) return;
-    this.#busy = true;
+    if (this.busy) return;
+    this.busy = true;
     for (let task = this.#next(); task && !this.closed; task = this.#next()) await task();
-    this.#busy = false;
+    this.busy = false;
   }
 
   /** Whether the output shown is not yet that of the current point. */
