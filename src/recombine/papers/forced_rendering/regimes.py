@@ -158,13 +158,13 @@ def regimes_figure(result: xarray.Dataset) -> Figure:
             group_dots(
                 ax, {arm: result[name].sel(arm=arm).values for arm in arms}, [styles[arm]["color"] for arm in arms]
             )
-            for k, ideal in enumerate(_ideal(result, name).values):
+            for k, ideal in enumerate(_of_ideal_bumps(result, name).values):
                 ax.plot([ideal] * 2, [k - 0.42, k + 0.42], color="black", linestyle=":", linewidth=1.2)
             ax.set_title(title)
     return figure
 
 
-def _ideal(result: xarray.Dataset, name: str) -> xarray.DataArray:
+def _of_ideal_bumps(result: xarray.Dataset, name: str) -> xarray.DataArray:
     """Return the value for ideal bumps; the distance to itself is 0."""
     return result.get(f"ideal_{name}", 0 * result["ideal_schmidt_rank"])
 
@@ -179,7 +179,7 @@ def regimes_caption(result: xarray.Dataset) -> str:
 
 def regimes_table(result: xarray.Dataset) -> list[list[str]]:
     columns = {title: result[name].mean("seed") for name, title in PANELS.items()}
-    columns |= {f"{PANELS[name]}, ideal bumps": _ideal(result, name) for name in list(PANELS)[:2]}
+    columns |= {f"{PANELS[name]}, ideal bumps": _of_ideal_bumps(result, name) for name in list(PANELS)[:2]}
     rows = [[str(arm), *(cell(own.sel(arm=arm)) for own in columns.values())] for arm in result["arm"].values]
     return [["mean", *columns], *rows]
 
