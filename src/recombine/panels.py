@@ -139,7 +139,9 @@ def shades(color: str, count: int) -> list[str]:
 def color_bar(axes: np.ndarray, image: Any, label: str, **bar: Any) -> None:
     """Add one colour bar, at the right, for panels that share a scale."""
     shown = [ax for ax in axes.flat if ax.get_visible()]
-    shown[0].figure.colorbar(image, ax=list(axes.flat), label=label, **{"pad": 0.01, "aspect": 12 * len(axes), **bar})
+    shown[0].figure.colorbar(
+        image, ax=list(axes.flat), label=label, **{"pad": 0.01, "aspect": 4 + 8 * len(axes), **bar}
+    )
 
 
 def color_limits(values: np.ndarray, low: float = 1, high: float = 99) -> dict[str, Any]:

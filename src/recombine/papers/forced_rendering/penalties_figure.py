@@ -45,8 +45,7 @@ def penalties_figure(result: xarray.Dataset) -> Figure:
             (dots,) = ax.plot(own["id_mse"], own["ood_mse"], marker, color=color, label=label, markersize=4.5)
             dots.set(alpha=0.75, markeredgewidth=0)
         ax.set(xscale="log", yscale="log", xlabel="ID MSE", ylabel="OOD MSE")
-        for axis in (ax.xaxis, ax.yaxis):  # within a decade, matplotlib labels ticks so densely that they overlap
-            axis.set_minor_formatter(NullFormatter())
+        ax.xaxis.set_minor_formatter(NullFormatter())  # labels within a decade would overlap
         ax.legend(fontsize=8)
         panels.letter(ax, "d", f"ablation, {panels.seed_count(result['ood_mse'].sel(vectors=UNIT))}")
     return figure

@@ -314,9 +314,10 @@ def percents_figure(result: xarray.Dataset) -> Figure:
     columns = 14
     rows = -(-len(images) // columns)
     arms, half = _percent_arms(result), -(-result.sizes["sample"] // 2)
+    side = min(1.3, 9.6 / (half * len(arms)))
     with panels.styled():
-        figure = pyplot.figure(figsize=(9.6, 0.68 * rows + 19.2 / (half * len(arms)) + 0.9), layout="constrained")
-        top, bottom = panels.divided(figure, 2, 1, height_ratios=[0.68 * rows, 19.2 / (half * len(arms))])
+        figure = pyplot.figure(figsize=(9.6, 0.68 * rows + 2 * side + 0.9), layout="constrained")
+        top, bottom = panels.divided(figure, 2, 1, height_ratios=[0.68 * rows, 2 * side])
         axes = top.subplots(rows, columns, squeeze=False).flat
         for ax, image in zip(axes, images, strict=False):
             panels.drawn_image(ax, image, background=background)
