@@ -132,7 +132,7 @@ def shades(color: str, count: int) -> list[str]:
     base = np.asarray(to_rgb(color))
     if count == 1:
         return [color]
-    places = np.linspace(-0.75, 0.4, count)
+    places = np.linspace(-0.8, 0.2, count)
     return [to_hex(base * (1 + place) if place < 0 else base + place * (1 - base)) for place in places]
 
 
