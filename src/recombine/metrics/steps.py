@@ -24,8 +24,8 @@ from recombine.metrics.registry import Column, Need, Stage, stage_metric
 
 MOST = 1.0
 """Largest change of a step, a factor of 10; without a limit, a single step of length 0 would decide the mean."""
-AT_ONCE = 4096
-"""Number of features in double precision at once; wide stages would need gigabytes."""
+AT_ONCE = 256
+"""Number of features in double precision at once, few enough for a cache; wide stages would need gigabytes."""
 ROUNDING = 1e-6
 """Steps below this fraction of the RMS distance from the mean activation count as 0."""
 
