@@ -1,4 +1,4 @@
-"""Shapes and types are checked at run time in every test."""
+"""Shapes and types are checked at run time in the tests of everything that computes."""
 
 import gc
 import os
@@ -7,6 +7,7 @@ from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
+import jaxtyping
 from jaxtyping import install_import_hook
 
 import tests.shape_checks  # noqa: F401  the hook finds it by name
@@ -75,6 +76,18 @@ def _turn(path: Path) -> int:
 @cache
 def _is_integration(path: Path) -> bool:
     return any(TESTS / name in (path, *path.parents) for name in INTEGRATION)
+
+
+UNCHECKED = (
+    "browser", "campaigns", "cli", "docs", "page", "papers", "reproduction", "smoke", "store", "sweep", "tutorials",
+)  # fmt: skip
+"""Folders whose tests call what the others check, without checking shapes a second time."""
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    folder = item.path.relative_to(TESTS).parts[0] if TESTS in item.path.parents else "docs"
+    jaxtyping.config.update("jaxtyping_disable", folder in UNCHECKED)
 
 
 @pytest.fixture(autouse=True)

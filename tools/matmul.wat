@@ -2,7 +2,7 @@
 ;;
 ;; A is row-major with `lda` bytes between rows. B is packed in panels of eight columns: panel p holds, for k = 0, 1, …,
 ;; eight numbers side by side. C is row-major with `ldc` bytes between rows; panel p is its columns 8p … 8p + 7.
-;; `spread` copies a row of B into its panels, which lie `leap` bytes apart.
+;; `spread` copies a row of B into its panels, which lie `leap` bytes apart. `softmax` is that of scaled rows.
 (module
   (import "page" "memory" (memory 1))
   (func (export "spread") (param $from i32) (param $to i32) (param $panels i32) (param $leap i32)
@@ -36,6 +36,118 @@
         (local.set $far (i32.add (local.get $far) (local.get $far_leap)))
         (local.set $rows (i32.sub (local.get $rows) (i32.const 1)))
         (br $row)))))
+  ;; Softmax of rows of n numbers times a scale; both arrays may be the same one. The exponential of y ≤ 0 is
+  ;; 2^k exp(r) with |r| ≤ ln 2 / 2 and the polynomial of Cephes' expf, right to 1e-7 of itself.
+  (func (export "softmax") (param $from i32) (param $to i32) (param $rows i32) (param $n i32) (param $scale f32)
+    (local $k i32) (local $left i32) (local $factor v128) (local $most v128) (local $sum v128) (local $y v128)
+    (local $whole v128) (local $power v128) (local $r v128) (local $p v128) (local $inside v128)
+    (local $lanes v128) (local $bias v128) (local $lowest v128) (local $least v128) (local $magic v128)
+    (local $ratio v128) (local $high v128) (local $low v128) (local $p0 v128) (local $p1 v128)
+    (local $p2 v128) (local $p3 v128) (local $p4 v128) (local $p5 v128) (local $one v128)
+    (local.set $factor (f32x4.splat (local.get $scale)))
+    ;; constants that are not made again in every turn of a loop
+    (local.set $lanes (v128.const i32x4 0 1 2 3))
+    (local.set $bias (i32x4.splat (i32.const 127)))
+    (local.set $lowest (f32x4.splat (f32.const -inf)))
+    (local.set $least (f32x4.splat (f32.const -87.3)))
+    (local.set $magic (f32x4.splat (f32.const 12582912)))
+    (local.set $ratio (f32x4.splat (f32.const 1.44269504)))
+    (local.set $high (f32x4.splat (f32.const 0.693359375)))
+    (local.set $low (f32x4.splat (f32.const -2.12194440e-4)))
+    (local.set $p0 (f32x4.splat (f32.const 1.9875691500e-4)))
+    (local.set $p1 (f32x4.splat (f32.const 1.3981999507e-3)))
+    (local.set $p2 (f32x4.splat (f32.const 8.3334519073e-3)))
+    (local.set $p3 (f32x4.splat (f32.const 4.1665795894e-2)))
+    (local.set $p4 (f32x4.splat (f32.const 1.6666665459e-1)))
+    (local.set $p5 (f32x4.splat (f32.const 5.0000001201e-1)))
+    (local.set $one (f32x4.splat (f32.const 1)))
+    (loop $row
+      (if (local.get $rows) (then
+        (local.set $most (local.get $lowest))
+        (local.set $left (local.get $n))
+        (local.set $k (local.get $from))
+        (loop $max ;; lanes beyond the row are -inf
+          (if (i32.gt_s (local.get $left) (i32.const 0)) (then
+            (local.set $inside (i32x4.lt_s (local.get $lanes) (i32x4.splat (local.get $left))))
+            (local.set $most (f32x4.pmax (local.get $most) (v128.bitselect
+              (f32x4.mul (local.get $factor) (v128.load (local.get $k))) (local.get $lowest)
+              (local.get $inside))))
+            (local.set $k (i32.add (local.get $k) (i32.const 16)))
+            (local.set $left (i32.sub (local.get $left) (i32.const 4)))
+            (br $max))))
+        (local.set $most (f32x4.pmax (local.get $most)
+          (i8x16.shuffle 8 9 10 11 12 13 14 15 0 1 2 3 4 5 6 7 (local.get $most) (local.get $most))))
+        (local.set $most (f32x4.pmax (local.get $most)
+          (i8x16.shuffle 4 5 6 7 0 1 2 3 12 13 14 15 8 9 10 11 (local.get $most) (local.get $most))))
+        (local.set $sum (v128.const f32x4 0 0 0 0))
+        (local.set $left (local.get $n))
+        (local.set $k (i32.const 0))
+        (loop $powers
+          (if (i32.gt_s (local.get $left) (i32.const 0)) (then
+            (local.set $inside (i32x4.lt_s (local.get $lanes) (i32x4.splat (local.get $left))))
+            (local.set $y (f32x4.pmax (f32x4.sub
+              (f32x4.mul (local.get $factor) (v128.load (i32.add (local.get $from) (local.get $k))))
+              (local.get $most)) (local.get $least)))
+            ;; the sum's last bits are k, since a float of this size has no fraction
+            (local.set $whole (f32x4.add (local.get $magic)
+              (f32x4.mul (local.get $y) (local.get $ratio))))
+            (local.set $power (f32x4.sub (local.get $whole) (local.get $magic)))
+            (local.set $r (f32x4.sub (f32x4.sub (local.get $y)
+              (f32x4.mul (local.get $power) (local.get $high)))
+              (f32x4.mul (local.get $power) (local.get $low))))
+            (local.set $p (local.get $p0))
+            (local.set $p (f32x4.add (local.get $p1) (f32x4.mul (local.get $p) (local.get $r))))
+            (local.set $p (f32x4.add (local.get $p2) (f32x4.mul (local.get $p) (local.get $r))))
+            (local.set $p (f32x4.add (local.get $p3) (f32x4.mul (local.get $p) (local.get $r))))
+            (local.set $p (f32x4.add (local.get $p4) (f32x4.mul (local.get $p) (local.get $r))))
+            (local.set $p (f32x4.add (local.get $p5) (f32x4.mul (local.get $p) (local.get $r))))
+            (local.set $p (f32x4.add (f32x4.add (f32x4.mul (local.get $p) (f32x4.mul (local.get $r) (local.get $r)))
+              (local.get $r)) (local.get $one)))
+            (local.set $p (v128.and (local.get $inside) (f32x4.mul (local.get $p) (i32x4.shl
+              (i32x4.add (local.get $whole) (local.get $bias)) (i32.const 23)))))
+            (local.set $sum (f32x4.add (local.get $sum) (local.get $p)))
+            (if (i32.ge_s (local.get $left) (i32.const 4))
+              (then (v128.store (i32.add (local.get $to) (local.get $k)) (local.get $p)))
+              (else (call $store (i32.add (local.get $to) (local.get $k)) (local.get $left) (local.get $p))))
+            (local.set $k (i32.add (local.get $k) (i32.const 16)))
+            (local.set $left (i32.sub (local.get $left) (i32.const 4)))
+            (br $powers))))
+        (local.set $sum (f32x4.add (local.get $sum)
+          (i8x16.shuffle 8 9 10 11 12 13 14 15 0 1 2 3 4 5 6 7 (local.get $sum) (local.get $sum))))
+        (local.set $sum (f32x4.add (local.get $sum)
+          (i8x16.shuffle 4 5 6 7 0 1 2 3 12 13 14 15 8 9 10 11 (local.get $sum) (local.get $sum))))
+        (local.set $sum (f32x4.div (local.get $one) (local.get $sum)))
+        (local.set $left (local.get $n))
+        (local.set $k (i32.const 0))
+        (loop $shares
+          (if (i32.gt_s (local.get $left) (i32.const 0)) (then
+            (local.set $p (f32x4.mul (v128.load (i32.add (local.get $to) (local.get $k))) (local.get $sum)))
+            (if (i32.ge_s (local.get $left) (i32.const 4))
+              (then (v128.store (i32.add (local.get $to) (local.get $k)) (local.get $p)))
+              (else (call $store (i32.add (local.get $to) (local.get $k)) (local.get $left) (local.get $p))))
+            (local.set $k (i32.add (local.get $k) (i32.const 16)))
+            (local.set $left (i32.sub (local.get $left) (i32.const 4)))
+            (br $shares))))
+        (local.set $from (i32.add (local.get $from) (i32.shl (local.get $n) (i32.const 2))))
+        (local.set $to (i32.add (local.get $to) (i32.shl (local.get $n) (i32.const 2))))
+        (local.set $rows (i32.sub (local.get $rows) (i32.const 1)))
+        (br $row)))))
+  ;; Stores the first one, two or three of four numbers.
+  (func $store (param $to i32) (param $left i32) (param $numbers v128)
+    (v128.store32_lane 0 (local.get $to) (local.get $numbers))
+    (if (i32.ge_s (local.get $left) (i32.const 2)) (then
+      (v128.store32_lane offset=4 1 (local.get $to) (local.get $numbers))))
+    (if (i32.ge_s (local.get $left) (i32.const 3)) (then
+      (v128.store32_lane offset=8 2 (local.get $to) (local.get $numbers)))))
+  ;; The larger of each number and 0, four at a time.
+  (func (export "relu") (param $from i32) (param $to i32) (param $count i32)
+    (loop $next
+      (if (i32.gt_s (local.get $count) (i32.const 0)) (then
+        (v128.store (local.get $to) (f32x4.pmax (v128.load (local.get $from)) (v128.const f32x4 0 0 0 0)))
+        (local.set $from (i32.add (local.get $from) (i32.const 16)))
+        (local.set $to (i32.add (local.get $to) (i32.const 16)))
+        (local.set $count (i32.sub (local.get $count) (i32.const 4)))
+        (br $next)))))
   (func (export "matmul")
     (param $a i32) (param $b i32) (param $c i32) (param $rows i32) (param $depth i32) (param $panels i32)
     (param $lda i32) (param $ldc i32)

@@ -11,6 +11,11 @@ declare global {
   type Decoder = import("../src/recombine/page/script/decoder.js").Decoder;
   type Kernel = import("../src/recombine/page/script/kernel.js").Kernel;
   type Survey = import("../src/recombine/page/script/survey.js").Survey;
+  type Runner = import("../src/recombine/page/script/runner.js").Runner;
+
+  /** What a worker is asked: a method of `Responder`, the number of a decoder, and arguments. */
+  type PageRequest = { kind: "output" | "half" | "nearest" | "mismatch" | "survey", decoder: number,
+    [argument: string]: any };
 
   /** What the page shows; `beside` is −1 for no second decoder, `unit` for the most variable one.
    * `section` is the part of the page that the address names, if any;
@@ -48,7 +53,7 @@ declare global {
   type ModelData = { name: string, notes: string[], program: ProgramData | null, table: Numbers | null,
     codes: Code[] | null, probes: (Range & { points: number[] }) | null, sizes: number[] | null, mean: number[] | null,
     held: Range, present: Range | null, truth: Numbers | null, trained: Trained | null, errors: Numbers | null,
-    places: Places | null, background: number, image: [number, number, number],
+    places: Places | null, breaks_at: string | null, background: number, image: [number, number, number],
     low: number, high: number, smooth: boolean[], labels?: string[] };
   type PageData = { title: string, factors: Factor[], models: ModelData[], start: number[], labels?: string[],
     version: string };

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from matplotlib import pyplot
 from matplotlib.axes import Axes
+from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure, SubFigure
 from matplotlib.patches import PathPatch
 from matplotlib.path import Path
@@ -19,8 +20,8 @@ if TYPE_CHECKING:
     import xarray
 
 HOLDOUT_COLOR = "#D55E00"
-COLORS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#000000")
-"""The colour-blind-friendly palette of Okabe and Ito."""
+COLORS = ("#0072B2", "#B87A00", "#009E73", "#CC79A7", "#3A9BD5", "#D55E00", "#857400", "#000000")
+"""Okabe and Ito's colour-blind-friendly palette, its light colours darkened to a contrast of 3 or more on white."""
 FAINT = 0.2  # minimum pixel value shown as white
 
 
@@ -126,6 +127,23 @@ def grid_image(
     return image
 
 
+def shades(color: str, count: int) -> list[str]:
+    """Return shades of a colour from dark to light, for a quantity that grows; a single one is the colour itself."""
+    base = np.asarray(to_rgb(color))
+    if count == 1:
+        return [color]
+    places = np.linspace(-0.8, 0.2, count)
+    return [to_hex(base * (1 + place) if place < 0 else base + place * (1 - base)) for place in places]
+
+
+def color_bar(axes: np.ndarray, image: Any, label: str, **bar: Any) -> None:
+    """Add one colour bar, at the right, for panels that share a scale."""
+    shown = [ax for ax in axes.flat if ax.get_visible()]
+    shown[0].figure.colorbar(
+        image, ax=list(axes.flat), label=label, **{"pad": 0.01, "aspect": 4 + 8 * len(axes), **bar}
+    )
+
+
 def color_limits(values: np.ndarray, low: float = 1, high: float = 99) -> dict[str, Any]:
     """Return outlier-robust colour limits: two percentiles of the finite values."""
     finite = values[np.isfinite(values)]
@@ -144,7 +162,7 @@ def band(ax: Axes, values: xarray.DataArray, label: str, color: Any, **line: Any
     ax.plot(at[present], mean.values[present], label=label, color=color, **{"marker": "o", "markersize": 3.5, **line})
     low, high = (mean - error).values[present], (mean + error).values[present]
     ax.fill_between(at[present], low, high, color=color, alpha=0.2, linewidth=0)
-    if dim == "stage":
+    if np.issubdtype(at.dtype, np.integer):
         ax.xaxis.set_major_locator(MaxNLocator(integer=True))
 
 
@@ -180,41 +198,81 @@ def letter(ax: Axes, text: str, title: str = "") -> None:
 
 
 def volume_rows(
-    result: xarray.Dataset, rows: Sequence[tuple[str, xarray.DataArray]], title: str, width: float = 1.25
+    result: xarray.Dataset, rows: Mapping[str, xarray.DataArray], title: str, width: float = 1.25
 ) -> Figure:
-    """Draw maps of log10 dv, one row per network and one column per stage, each with a separate colour scale."""
-    stages = max(int(volume.notnull().any(["y", "x"]).sum()) for _, volume in rows)
+    """Draw maps of log10 dv, one row per network and one column per stage."""
+    stages = max(int(volume.notnull().any(["y", "x"]).sum()) for volume in rows.values())
     with styled():
         figure, axes = pyplot.subplots(
-            len(rows), stages, figsize=(width * stages + 0.9, width * 1.02 * len(rows) + 0.5), squeeze=False,
+            len(rows), stages, figsize=(width * stages + 1.7, width * 1.02 * len(rows) + 0.5), squeeze=False,
             layout="constrained",
         )  # fmt: skip
-        for line, (name, volume) in zip(axes, rows, strict=True):
-            volume_line(list(line), result, volume)
-            line[0].set_ylabel(name)
+        volume_maps(axes, result, rows)
         figure.suptitle(title, fontsize=9)
     return figure
 
 
-def volume_line(axes: Sequence[Axes], result: xarray.Dataset, volume: xarray.DataArray) -> None:
-    """Draw maps of log10 dv for one network, one panel per stage; hide unused panels."""
-    present = [own.values for own in volume.transpose("stage", ...) if own.notnull().any()]
-    for ax in axes[len(present) :]:
-        ax.set_visible(False)
-    for ax, values, name in zip(axes, present, stage_names(len(present)), strict=False):
-        grid_image(ax, values, result, **color_limits(values))
-        ax.set_title(name, fontsize=8, pad=2)
+def volume_maps(axes: np.ndarray, result: xarray.Dataset, rows: Mapping[str, xarray.DataArray]) -> None:
+    """Draw maps of log10 dv on one colour scale, one row per network and one column per stage; hide unused panels.
+
+    Each map is shown relative to its median, since the scale of a stage's activations is arbitrary.
+    """
+    relative = {name: (volume - volume.median(["y", "x"])).values for name, volume in rows.items()}
+    limits = color_limits(np.concatenate([values.ravel() for values in relative.values()]))
+    for line, (name, values) in zip(axes, relative.items(), strict=True):
+        present = [own for own in values if np.isfinite(own).any()]
+        for ax in line[len(present) :]:
+            ax.set_visible(False)
+        for ax, own, stage in zip(line, present, stage_names(len(present)), strict=False):
+            image = grid_image(ax, own, result, **limits)
+            ax.set_title(stage, fontsize=8, pad=2)
+        line[0].set_ylabel(name)
+    color_bar(axes, image, "log10 dv less its median", extend="both", extendfrac=0.03, shrink=0.8)
 
 
-def bar_groups(ax: Axes, groups: Sequence[str], values: Mapping[str, np.ndarray], colors: Sequence[str]) -> None:
-    """Plot each seed as a dot above its group's label, and the mean as a line."""
-    for k, group in enumerate(groups):
-        finite = values[group][np.isfinite(values[group])]
-        jitter = np.linspace(-0.18, 0.18, len(finite)) if len(finite) > 1 else np.zeros(len(finite))
-        ax.plot(k + jitter, finite, "o", markersize=3, alpha=0.6, color=colors[k % len(colors)], markeredgewidth=0)
-        if len(finite):
-            ax.plot([k - 0.28, k + 0.28], [finite.mean()] * 2, color="black", linewidth=1.4)
-    ax.set_xticks(range(len(groups)), groups)
+def activation_map(ax: Axes, values: np.ndarray, result: xarray.Dataset) -> Any:
+    """Show a neuron's activation over the grid as a share of its range, so that neurons share a colour scale."""
+    low, high = np.nanmin(values), np.nanmax(values)
+    return grid_image(ax, (values - low) / ((high - low) or 1.0), result, vmin=0, vmax=1)
+
+
+def group_dots(ax: Axes, groups: Mapping[str, np.ndarray], colors: Sequence[str]) -> None:
+    """Plot one row per group, named at the left: a dot per seed, and the median as a line.
+
+    Values farther from all groups' quartiles than three times the widest interquartile range are drawn as arrows at the
+    edge, with the farthest value.
+    """
+    finite = {group: values[np.isfinite(values)] for group, values in groups.items()}
+    low, high = _fences([values for values in finite.values() if len(values)])
+    for k, (values, color) in enumerate(zip(finite.values(), colors, strict=True)):
+        heights = k + (np.linspace(-0.25, 0.25, len(values)) if len(values) > 1 else np.zeros(len(values)))
+        inside = (values >= low) & (values <= high)
+        ax.plot(
+            values[inside], heights[inside], "o", markersize=3, alpha=0.6, color=color, markeredgewidth=0,
+            clip_on=False,
+        )  # fmt: skip
+        if len(values):
+            ax.plot([np.median(values)] * 2, [k - 0.35, k + 0.35], color="black", linewidth=1.4)
+        for out, edge, mark, farthest in ((values < low, low, "<", np.min), (values > high, high, ">", np.max)):
+            if out.any():
+                ax.plot(np.full(out.sum(), edge), heights[out], mark, color=color, markersize=5, clip_on=False)
+                left = mark == "<"  # names of groups are at the left of the panel, so the text goes above the arrow
+                ax.annotate(
+                    f"{farthest(values):.3g}", (edge, heights[out].min() if left else heights[out].mean()),
+                    (-3, 5) if left else (5, 0), textcoords="offset points", fontsize=7, ha="left",
+                    va="bottom" if left else "center",
+                )  # fmt: skip
+    ax.set_yticks(range(len(groups)), groups)
+    ax.set_ylim(len(groups) - 0.5, -0.5)
+
+
+def _fences(groups: Sequence[np.ndarray]) -> tuple[float, float]:
+    """Return the lowest and highest value drawn in place."""
+    quartiles = np.array([np.percentile(values, [25, 75]) for values in groups]).reshape(-1, 2)
+    reach = 3 * float(np.diff(quartiles).max(initial=0))
+    if not reach:
+        return -np.inf, np.inf
+    return float(quartiles.min() - reach), float(quartiles.max() + reach)
 
 
 def interval_dots(

@@ -142,6 +142,34 @@ class Looked(nn.Module):
         return ((x @ self.one)[:, :, None] * (y @ self.other)[:, None, :]).flatten(1) @ self.targets
 
 
+class Places(nn.Module):
+    """One unit per combination, found by the product of the two codes."""
+
+    def __init__(self, task):
+        super().__init__()
+        self.looked = Looked(task, torch.eye(task.grid.size))
+
+    def forward(self, codes):
+        return self.looked(codes)
+
+
+def test_the_sentence_names_the_stage_at_which_a_decoder_breaks(shown, tmp_path):
+    task, _ = trained("cnn")
+    seen = task.render(task.grid.points).flatten(1) * ~task.held_out[:, None]
+    output = nn.Linear(*seen.shape, bias=False)
+    output.weight.data = seen.T.float()
+    module = rc.StagedDecoder({"places": Places(task), "output": output})
+    known = rc.diagnose(module, task.grid, encode=task.encoding, holdout=task.held_out, targets=task.render)
+    assert known.breaks_at == "output"
+    settings = {**arguments("cnn"), "module": module}
+    page = shown(rc.explore(**settings).save(tmp_path / "page.html"), "#at=4,4")
+    text = page.locator(".answer").first.inner_text()
+    assert text.endswith(f"It breaks at stage {known.breaks_at}, where held-out combinations part from the others.")
+    composing = rc.StagedDecoder({"output": Looked(task, task.render(task.grid.points).flatten(1))})
+    page = shown(rc.explore(**{**settings, "module": composing}).save(tmp_path / "composing.html"), "#at=4,4")
+    assert "It breaks" not in page.locator(".answer").first.inner_text()
+
+
 def test_touch_moves_the_point(shown):
     page = shown(viewport={"width": 400, "height": 800}, has_touch=True)
     box = page.locator("#plane").bounding_box()
@@ -297,6 +325,33 @@ def test_quantities_are_explained_on_focus_and_hover(shown):
         page.mouse.move(1, 1)
 
 
+def numbers_in(text):
+    return [float(own.replace("−", "-")) for own in re.findall(r"= ([−\d.e+-]*\d)", text)]
+
+
+def test_explanations_have_the_numbers_of_the_point(shown):
+    task, module = trained("cnn")
+    page = shown(address="#at=4,4&beside=-1&stage=1", viewport={"width": 1200, "height": 2400})
+    until(page, SURVEYED)
+    until(page, "() => [...document.querySelectorAll('.tip strong')].filter((own) => own.textContent).length === 3")
+    error, superposed, geometry = (
+        numbers_in(own) for own in page.locator(".tip strong").all_text_contents() if own.startswith("Here")
+    )
+    scores = rc.evaluate(task, module, torch.device("cpu"))
+    assert error == [pytest.approx((scores["error"][44] / scores["blank"][44]).item(), rel=0.05)]
+    codes = task.codes(task.grid.points).float()
+    features = list(module.activations(codes).values())[1].detach().flatten(1)
+    metric = rc.metrics.finite_difference_metric(features, task.grid.shape)[44]
+    expected = [*(metric[i, j].item() for i, j in ((0, 0), (0, 1), (1, 1))), metric.det().sqrt().item()]
+    assert geometry == pytest.approx([*expected, rc.metrics.local_factorization(metric).item()], rel=0.06, abs=1e-6)
+    kept = codes[~task.held_out]
+    own = rc.metrics.averaged_prediction(
+        lambda rows: module(rows) - task.background, codes[44:45], list(task.code_sizes), kept
+    )
+    output = (module(codes[44:45]) - task.background).flatten()
+    assert superposed == [pytest.approx(torch.cosine_similarity(output, own.flatten(), 0).item() ** 2, rel=0.06)]
+
+
 def test_the_link_to_a_view_is_copied(shown):
     page = shown(address="#at=2,3", permissions=["clipboard-read", "clipboard-write"])
     page.locator("#copy").click()
@@ -311,6 +366,66 @@ def test_the_browser_equals_torch(shown):
     ours = shown().evaluate("all => all.map(at => [...window.explorer.decoders[0].output(at)])", positions.tolist())
     right = own.outputs(values_at(own.grid, positions)).flatten(1)
     assert (torch.tensor(ours) - right).abs().max() < 1e-5
+
+
+OUTPUTS = """(all) => Promise.all(all.map((at) =>
+  window.explorer.sides[0].runner.ask({ kind: 'output', decoder: 0, at, stage: -1 }).then(({ output }) => [...output])
+))"""
+
+
+def test_a_worker_runs_the_decoders_and_equals_torch(shown):
+    page = shown()
+    assert page.evaluate("window.explorer.sides.map((side) => side.runner.hasWorker)") == [True, True]
+    assert len(page.workers) == 2
+    own = subject("cnn")
+    positions = points(own, 20)
+    right = own.outputs(values_at(own.grid, positions)).flatten(1)
+    assert (torch.tensor(page.evaluate(OUTPUTS, positions.tolist())) - right).abs().max() < 1e-6
+
+
+def test_without_workers_the_page_runs_the_decoders_itself(browser, saved, tmp_path):
+    html = saved.read_text()
+    assert html.count("worker-src blob:; ") == 1
+    (tmp_path / "page.html").write_text(html.replace("worker-src blob:; ", ""))
+    page = browser.new_context(offline=True).new_page()
+    page.goto((tmp_path / "page.html").as_uri() + "#at=4,4&beside=-1")
+    until(page, STARTED)
+    assert not page.evaluate("window.explorer.sides[0].runner.hasWorker")
+    own = subject("cnn")
+    positions = points(own, 20)
+    right = own.outputs(values_at(own.grid, positions)).flatten(1)
+    assert (torch.tensor(page.evaluate(OUTPUTS, positions.tolist())) - right).abs().max() < 1e-6
+    page.locator(".views").scroll_into_view_if_needed()
+    until(page, SURVEYED)
+    assert page.locator(".side.wrong").count() + page.locator(".answer.right").count() == 1
+    page.context.close()
+
+
+def test_the_newest_point_is_drawn_next_and_others_are_dropped(shown):
+    page = shown(address="#at=0,0&beside=-1")
+    until(page, "() => !window.explorer.sides[0].busy")
+    asked = page.evaluate("""async () => {
+      const { explorer } = window, [side] = explorer.sides, { runner } = side, asked = [];
+      const ask = runner.ask.bind(runner);
+      let release;
+      const released = new Promise((done) => { release = done; });
+      runner.ask = async (request) => {
+        if (request.kind === 'output') asked.push(request.at.join());
+        await released;
+        return ask(request);
+      };
+      const frame = () => new Promise((done) => requestAnimationFrame(() => setTimeout(done)));
+      for (let k = 1; k < 6; k += 1) {
+        explorer.set({ at: [k, k] });
+        await frame();
+        await frame();
+      }
+      release();
+      while (side.isLate) await frame();
+      return asked;
+    }""")
+    assert asked == ["1,1", "5,5"]
+    assert page.evaluate("window.explorer.sides[0].at") == [5, 5]
 
 
 def test_halves_are_those_of_the_metric(shown):
@@ -370,7 +485,7 @@ def test_hostile_names_stay_text(shown, tmp_path):
     page = shown(path)
     assert page.locator("h1").inner_text().startswith("<img src=x onerror=alert(1)>")
     assert page.locator("img").count() == 0
-    assert page.locator("script").count() == 4
+    assert page.locator("script").count() == 5
     for number, name in enumerate(decoders):
         page.locator("#decoder").select_option(index=number)
         assert page.locator(".side h2").first.text_content() == name

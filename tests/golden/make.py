@@ -1,4 +1,6 @@
-"""Make the golden results and pictures again: `python -m tests.golden.make`. Look at every picture before a commit.
+"""Make the golden results and pictures again: `python -m tests.golden.make`; `… make pictures` only draws.
+
+Look at every picture before a commit.
 
 The results are of the tiny preset (tests/tiny.py): real networks, trained for a moment. Pictures are drawn from them.
 """
@@ -7,6 +9,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 import tempfile
 from pathlib import Path
 
@@ -24,6 +27,13 @@ HERE = Path(__file__).parent
 
 def main() -> None:
     """Train, measure, draw."""
+    if sys.argv[1:] != ["pictures"]:
+        measure()
+    draw()
+
+
+def measure() -> None:
+    """Train and measure."""
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "out"
@@ -33,6 +43,10 @@ def main() -> None:
         Manifest(HERE / "results").replace(
             {f"data/{path.name}": path.read_bytes() for path in (out / "data").iterdir()}
         )
+
+
+def draw() -> None:
+    """Draw every figure."""
     results = Results.existing(HERE / "results")
     shutil.rmtree(HERE / "pictures", ignore_errors=True)
     (HERE / "pictures").mkdir()

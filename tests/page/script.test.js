@@ -5,16 +5,18 @@ import fs from "node:fs";
 import { test } from "node:test";
 import { deflateSync } from "node:zlib";
 import { initialState, parsed, written } from "../../src/recombine/page/script/address.js";
-import { alternative, heldOutScores, said } from "../../src/recombine/page/script/answer.js";
+import { alternative, explainedShare, heldOutScores, said } from "../../src/recombine/page/script/answer.js";
+import { withAttention } from "../../src/recombine/page/script/attention.js";
 import { fromHalf, inflated, numbersOf } from "../../src/recombine/page/script/bytes.js";
 import {
   CODES, nearestPoint, positionsOf, valueAt, valueText, pathThrough,
 } from "../../src/recombine/page/script/grid.js";
 import { Arena, Kernel, PANEL, packedSize } from "../../src/recombine/page/script/kernel.js";
 import { erf } from "../../src/recombine/page/script/operations.js";
+import { Program } from "../../src/recombine/page/script/program.js";
 import { nearestDecoder } from "../../src/recombine/page/script/switches.js";
 import {
-  Background, Survey, ellipse, logVolume, metricOf, neighbours, surveyOf,
+  Background, Survey, ellipse, factorization, logVolume, metricOf, neighbours, surveyOf,
 } from "../../src/recombine/page/script/survey.js";
 import { curvesOf, range, sequential, short } from "../../src/recombine/page/script/views.js";
 import { examplesOf, gridRows, trainingRows } from "../../src/recombine/page/script/training/examples.js";
@@ -48,6 +50,52 @@ test("products of matrices", () => {
     }
     assert.equal(heap[c + rows * columns], 1); // nothing beyond the end
   }
+});
+
+test("a softmax of rows of any length, and nothing beyond them", () => {
+  const kernel = new Kernel(code, 10000);
+  const { heap } = kernel;
+  for (const n of [1, 2, 3, 4, 5, 31, 784]) {
+    const rows = 3;
+    heap.fill(7, 4000, 4000 + rows * n + 1);
+    for (let k = 0; k < rows * n; k += 1) heap[8 + k] = 20 * Math.sin(k * k);
+    kernel.softmax(8, 4000, rows, n, 0.5);
+    for (let row = 0; row < rows; row += 1) {
+      const powers = [...heap.subarray(8 + row * n, 8 + (row + 1) * n)].map((x) => Math.exp(0.5 * x));
+      const sum = powers.reduce((one, other) => one + other);
+      powers.forEach((own, k) => assert.ok(Math.abs(heap[4000 + row * n + k] - own / sum) < 1e-6));
+    }
+    assert.equal(heap[4000 + rows * n], 7);
+  }
+  heap.set([-Infinity, 0, 0, NaN, 1, 2], 8);
+  kernel.softmax(8, 8, 2, 3, 1);
+  assert.deepEqual([...heap.subarray(8, 11)].map((x) => Math.round(1e6 * x) / 1e6), [0, 0.5, 0.5]);
+  assert.ok([...heap.subarray(11, 14)].every(Number.isNaN));
+});
+
+test("attention is one operation unless its parts are used elsewhere, with the same result", () => {
+  const [heads, rows, columns, depth, features] = [2, 201, 190, 5, 3];
+  const shapes = [[heads, rows, depth], [heads, depth, columns], [heads, columns, features], [heads, rows, columns],
+    [heads, rows, columns], [1, heads, rows, columns], [1, heads, rows, columns], [heads, rows, columns],
+    [heads, rows, features]];
+  const operations = [
+    { name: "matmul", inputs: [0, 1], output: 3 }, { name: "map", f: "scale", a: 0.4, b: 0, inputs: [3], output: 4 },
+    { name: "view", inputs: [4], output: 5 }, { name: "softmax", log: false, inputs: [5], output: 6 },
+    { name: "view", inputs: [6], output: 7 }, { name: "matmul", inputs: [7, 2], output: 8 },
+  ];
+  const sizes = [1, 2].map((value) => shapes[value].reduce((one, other) => one * other));
+  const floats = Float32Array.from({ length: sizes[0] + sizes[1] }, (_, k) => Math.sin(3 * k));
+  const constants = [1, 2].map((value, k) => (
+    { value, type: /** @type {const} */ ("float32"), start: 4 * k * sizes[0], length: 4 * sizes[k] }));
+  const data = { shapes, operations, output: 8, stages: [{ name: "output", value: 8 }], constants };
+  const input = Float32Array.from({ length: heads * rows * depth }, (_, k) => Math.cos(k));
+  const [one, parts] = [data, { ...data, stages: [{ name: "weights", value: 6 }] }].map((own) => {
+    const names = withAttention(own).map((o) => o.name).filter((name) => name !== "view");
+    return { names, output: new Program(own, new Uint8Array(floats.buffer), code).run(input) };
+  });
+  assert.deepEqual(one.names, ["attention"]);
+  assert.deepEqual(parts.names, ["matmul", "map", "softmax", "matmul"]);
+  assert.ok(one.output.every((own, k) => Math.abs(own - parts.output[k]) < 1e-6));
 });
 
 test("places are given once, and again after they were given back", () => {
@@ -148,10 +196,9 @@ function decoderOf(counts, stage) {
   const factors = counts.map((count, k) => factor("xyz"[k], count, 2));
   const size = stage(counts.map(() => 0)).length;
   const program = {
-    value: () => new Float32Array(size),
     upTo: (/** @type {number} */ _, /** @type {number[]} */ at) => Float32Array.from(stage(at)),
   };
-  return { factors, program, input: (/** @type {number[]} */ at) => at.slice() };
+  return { factors, program, sizeOf: () => size, input: (/** @type {number[]} */ at) => at.slice() };
 }
 
 /** @param {Survey} survey */
@@ -186,6 +233,17 @@ test("planes that are too large are left", () => {
   const survey = new Survey(decoderOf([65, 64], () => [1]), 0, [0, 0], [0, 1]);
   assert.equal(survey.tooLarge && survey.done, true);
   assert.equal(survey.metricAt([0, 0]), null);
+});
+
+test("factorization is 1 for orthogonal directions and a half for one direction", () => {
+  assert.deepEqual([factorization([4, 0, 1]), factorization([1, -1, 1])], [1, 0.5]);
+});
+
+test("an image explains its multiples, and nothing orthogonal or opposite", () => {
+  const image = Float32Array.of(2, 1, 0);
+  const shares = [[3, 1, -1], [1, 5, 1], [0, 1, 2]].map((own) => explainedShare(image, Float32Array.from(own), 1));
+  assert.deepEqual(shares, [1, 0, 0]);
+  assert.ok(Math.abs(explainedShare(image, Float32Array.of(2, 1, 1), 1) - 0.5) < 1e-12);
 });
 
 test("flat places have the least volume, and no step leaves the grid", () => {

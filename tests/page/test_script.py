@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from recombine.metrics import finite_difference_metric, log_volume
-from recombine.page.document import MODULES, script
+from recombine.page.document import MODULES, RUNNING, script
 from recombine.page.model import Blobs, page_model
 from recombine.page.training import PANEL_MODULES, WORKER_MODULES
 from tests.page.decoders import EVERYONE, OURS, points, subject, trained, values_at
@@ -130,8 +130,8 @@ def compare_views(name, surveys):
 
 def test_modules_are_written_in_the_order_of_their_imports():
     everything = {path.relative_to(SCRIPT).with_suffix("").as_posix() for path in SCRIPT.rglob("*.js")}
-    assert {*MODULES, *PANEL_MODULES, *WORKER_MODULES} == everything
-    for modules in (MODULES, PANEL_MODULES, WORKER_MODULES):
+    assert {*MODULES, *RUNNING, *PANEL_MODULES, *WORKER_MODULES} == everything
+    for modules in (MODULES, RUNNING, PANEL_MODULES, WORKER_MODULES):
         for place, name in enumerate(modules):
             text = (SCRIPT / f"{name}.js").read_text(encoding="utf-8")
             for target in re.findall(r'^import .* from "(.*)\.js";$', text, re.MULTILINE):

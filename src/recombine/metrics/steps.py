@@ -24,6 +24,8 @@ from recombine.metrics.registry import Column, Need, Stage, stage_metric
 
 MOST = 1.0
 """Largest change of a step, a factor of 10; without a limit, a single step of length 0 would decide the mean."""
+AT_ONCE = 256
+"""Number of features in double precision at once, few enough for a cache; wide stages would need gigabytes."""
 ROUNDING = 1e-6
 """Steps below this fraction of the RMS distance from the mean activation count as 0."""
 
@@ -40,13 +42,17 @@ def step_change(
     >>> step_change(torch.where(held_out[:, None], 2.0, codes), (5, 5), held_out).item()
     1.0
     """
-    centred = features.double() - features.double().mean(dim=-2, keepdim=True)
-    floor = ROUNDING * centred.square().sum(dim=-1).mean(dim=-1).sqrt()[..., None, None]
-    grid, mask = centred.unflatten(-2, shape), held_out.to(features.device).reshape(shape)
-    lead = grid.ndim - 1 - len(shape)
+    lead, mask = features.ndim - 2, held_out.to(features.device).reshape(shape)
+    spread, squares = torch.zeros(()), [torch.zeros(())] * len(shape)
+    for part in features.split(AT_ONCE, dim=-1):
+        centred = part.double() - part.double().mean(dim=-2, keepdim=True)
+        spread = spread.to(centred) + centred.square().sum(dim=-1).mean(dim=-1)
+        grid = centred.unflatten(-2, shape)
+        squares = [own.to(grid) + grid.diff(dim=lead + k).square().sum(dim=-1) for k, own in enumerate(squares)]
+    floor = ROUNDING * spread.sqrt()[..., None, None]
     changes: dict[int, list[Tensor]] = {0: [], 1: [], 2: []}
     for factor in range(len(shape)):
-        lengths = grid.diff(dim=lead + factor).norm(dim=-1).movedim(lead + factor, lead)
+        lengths = squares[factor].sqrt().movedim(lead + factor, lead)
         lengths = lengths.reshape(*lengths.shape[: lead + 1], -1)  # (…, step, values of the other factors)
         ends = mask.movedim(factor, 0).reshape(shape[factor], -1).int()
         held_ends = ends[1:] + ends[:-1]  # 0: a kept step, 1: across the border, 2: inside

@@ -16,15 +16,50 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from recombine.decoders import StagedDecoder
+from recombine.diagnosis.calling import Call
+from recombine.diagnosis.outcome import PARTING
 from recombine.metrics import contrast, extreme_pixel, hits, separate_peaks
-from recombine.page.subject import PageDecoder
+from recombine.metrics.steps import step_change
+from recombine.page.subject import ROWS_AT_ONCE, PageDecoder
 
 if TYPE_CHECKING:
     from recombine.page.model import Blobs
 
 CHECKED = 64  # number of targets that are checked for being single bumps
 SMALLEST_IMAGE = 4  # pixels along each axis; smaller images have no bumps
+LARGEST_STAGE = 2**26  # numbers
+LARGEST_ERROR = 0.5  # of a network that composes, as in the page's script
 MISSING = -1.0  # error at combinations without a target
+
+
+def fails(subject: PageDecoder, outputs: Tensor, rows: Tensor, points: Tensor | None) -> bool:
+    """Return whether the squared error over the hold-out is at least `LARGEST_ERROR` times that of blank images."""
+    held_out = subject.held_out if points is None else subject.held_out[points]
+    own = outputs.flatten(1) if points is None else outputs.flatten(1)[points]
+    wrong = (own[held_out].double() - rows[held_out]).square().sum()
+    return bool(
+        held_out.any() & (wrong >= LARGEST_ERROR * (rows[held_out].double() - subject.background).square().sum())
+    )
+
+
+def breaking_stage(subject: PageDecoder) -> str | None:
+    """Return the first stage at which held-out points part from kept ones, as `diagnose` does (`step_change`).
+
+    None if there is no such stage, or if it is not known: for modules without named stages, and where the first stages
+    that do not part are followed by one of more than `LARGEST_STAGE` numbers on the grid.
+    """
+    if not isinstance(subject.module, StagedDecoder) or subject.call != Call():
+        return None
+    rows = subject.inputs(subject.grid.points)
+    with torch.no_grad():
+        for parts in zip(*(subject.module.walk(part) for part in rows.split(ROWS_AT_ONCE)), strict=True):
+            if len(rows) * parts[0][1][0].numel() > LARGEST_STAGE:
+                return None
+            features = torch.cat([activation.flatten(1) for _, activation in parts])
+            if float(step_change(features, subject.grid.shape, subject.held_out)) > PARTING:
+                return parts[0][0]
+    return None
 
 
 def bits(mask: Tensor, blobs: Blobs) -> dict[str, int]:

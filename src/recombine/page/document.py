@@ -21,10 +21,18 @@ from markupsafe import Markup
 from recombine.reproduction.report import Parts, policy
 
 MODULES = (
-    "bytes", "kernel", "convolution", "operations", "program", "grid", "decoder", "address", "pictures", "answer",
-    "survey", "views", "plane", "side", "switches", "tour", "main",
+    "bytes", "kernel", "convolution", "attention", "operations", "program", "grid", "decoder", "address", "pictures",
+    "explained", "answer", "survey", "requests", "workers", "runner", "views", "plane", "side", "switches", "tour",
+    "main",
 )  # fmt: skip
 """Modules of the script, each listed after the modules that it imports."""
+RUNNING = (
+    "bytes", "kernel", "convolution", "attention", "operations", "program", "grid", "decoder", "survey", "requests",
+    "worker",
+)  # fmt: skip
+"""Modules of the worker's script, which runs the decoders."""
+WORKER_POLICY = "recombine-explorer"
+"""Name of the trusted-types policy by which the page starts its workers."""
 TEMPLATES = Environment(
     loader=PackageLoader("recombine.page", "."), autoescape=True, undefined=StrictUndefined, keep_trailing_newline=True
 )
@@ -42,7 +50,7 @@ def script(modules: tuple[str, ...] = MODULES) -> str:
 
 def explorer(data: Mapping[str, Any], numbers: bytes) -> Parts:
     """Return the explorer for embedding in a page that has elements with the ids `title` and `lead`."""
-    return parts("page", _context(data, numbers), MODULES)
+    return parts("page", _context(data, numbers), MODULES, (WORKER_POLICY,))
 
 
 def parts(name: str, values: Mapping[str, Any], modules: tuple[str, ...], workers: tuple[str, ...] = ()) -> Parts:
@@ -58,7 +66,7 @@ def document(data: Mapping[str, Any], numbers: bytes, panels: Sequence[Parts] = 
     scripts = [script(), *(panel.script for panel in panels)]
     styles = [style("page"), *(panel.style for panel in panels)]
     return TEMPLATES.get_template("page.html.j2").render(
-        policy=policy(scripts, styles, workers=[name for panel in panels for name in panel.workers]),
+        policy=policy(scripts, styles, workers=[WORKER_POLICY, *(name for panel in panels for name in panel.workers)]),
         title=data["title"],
         styles=[Markup(text) for text in styles],
         scripts=[Markup(text) for text in scripts],
@@ -70,7 +78,10 @@ def document(data: Mapping[str, Any], numbers: bytes, panels: Sequence[Parts] = 
 def _context(data: Mapping[str, Any], numbers: bytes) -> dict[str, Any]:
     content = Markup(base64.b64encode(zlib.compress(numbers, 9)).decode())
     names = [model["name"] for model in data["models"]]
-    return {"data": as_json(data), "numbers": content, "kernel": kernel(), "names": names, "runs": _runs(data)}
+    return {
+        "data": as_json(data), "numbers": content, "kernel": kernel(), "names": names, "runs": _runs(data),
+        "worker": Markup(script(RUNNING)), "worker_policy": WORKER_POLICY,
+    }  # fmt: skip
 
 
 def _runs(data: Mapping[str, Any]) -> str:

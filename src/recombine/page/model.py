@@ -15,7 +15,7 @@ from recombine.decoders import StagedDecoder
 from recombine.diagnosis.calling import Call
 from recombine.diagnosis.stages import module_stages
 from recombine.errors import InvalidValue, RecombineError
-from recombine.page.answers import bits, errors, places, training_set
+from recombine.page.answers import bits, breaking_stage, errors, fails, places, training_set
 from recombine.page.calls import Untranslatable
 from recombine.page.program import Program
 from recombine.page.subject import KNOWN, Called, PageDecoder, factor_codes, mean_code, smooth_factors
@@ -179,7 +179,7 @@ def _truth(
     """Return the true outputs at all grid points, what they are judged by, and the range of values to display."""
     low, high = float(outputs.min()), float(outputs.max())
     pixels = outputs[0].numel()
-    judged: dict[str, Any] = {"trained": None, "errors": None, "places": None}
+    judged: dict[str, Any] = {"trained": None, "errors": None, "places": None, "breaks_at": None}
     if subject.targets is None:
         return None, judged, low, high
     if subject.grid.size * pixels > LARGEST_TABLE:
@@ -198,6 +198,8 @@ def _truth(
     whole = outputs if len(outputs) == subject.grid.size else None
     if whole is not None:
         judged["errors"] = errors(subject, whole, rows, points, blobs)
+        if fails(subject, whole, rows, points):
+            judged["breaks_at"] = breaking_stage(subject)
     judged["places"] = places(subject, whole, rows, points, image, blobs)
     if points is not None:
         rows = torch.full((subject.grid.size, pixels), float(rows.min())).index_copy(0, points, rows)

@@ -22,7 +22,7 @@ from recombine.reproduction.report import Parts
 from recombine.specs import RunSpec
 from recombine.tasks import Task
 
-PANEL_MODULES = ("bytes", "grid", "pictures", "training/examples", "training/runs", "training/panel")
+PANEL_MODULES = ("bytes", "grid", "pictures", "workers", "training/examples", "training/runs", "training/panel")
 """Modules of the panel's script, each listed after the modules that it imports."""
 WORKER_MODULES = (
     "kernel", "convolution", "grid", "training/examples", "training/network", "training/trainer", "training/worker",

@@ -27,6 +27,14 @@ class FigureSpec:
         return re.fullmatch(r"fig\d+", self.name) is not None
 
 
+def cell(value: Any, digits: int = 2, *, percent: bool = False) -> str:
+    """Return a number as a table shows it; a dash if it is not known."""
+    number = float(value)
+    if number != number:
+        return "–"
+    return f"{100 * number:.0f} %" if percent else f"{number:.{digits}f}"
+
+
 def full_name(word: str) -> str:
     """Return the name of a figure written as `4` or `Fig4`."""
     return f"fig{word}" if word.isdigit() else word.lower()

@@ -64,6 +64,7 @@ class Results:
         self.path = Path(path)
         self.digests = Manifest(self.path)
         self._loaded: dict[str, xarray.Dataset] = {}
+        self._attributes: dict[str, dict[str, Any]] = {}
 
     @classmethod
     def existing(cls, path: Path | str) -> Results:
@@ -138,15 +139,14 @@ class Results:
         """Return the attributes of a study's Dataset without decoding its variables."""
         import h5netcdf
 
-        if study in self._loaded:
-            return dict(self._loaded[study].attrs)
-        try:
-            with h5netcdf.File(io.BytesIO(self.content(study)), "r") as file:
-                return dict(file.attrs)
-        except InvalidValue:
-            raise
-        except Exception:  # HDF5 raises errors of many types on damaged files
-            return dict(self.dataset(study).attrs)  # says what is wrong
+        if study not in self._attributes:
+            content = self.content(study)
+            try:
+                with h5netcdf.File(io.BytesIO(content), "r") as file:
+                    self._attributes[study] = dict(file.attrs)
+            except Exception:  # HDF5 raises errors of many types on damaged files
+                return dict(self.dataset(study).attrs)  # says what is wrong
+        return self._attributes[study]
 
     def content(self, study: str) -> bytes:
         """Return a study's Dataset as netCDF."""
@@ -159,30 +159,30 @@ class Results:
     def save(self, study: str, dataset: xarray.Dataset, fingerprint: str) -> None:
         """Write a study's Dataset."""
         self.digests.replace({_file(study): encoded(dataset.assign_attrs({SOURCE: fingerprint}))})
-        self._loaded.pop(study, None)
+        self._forget(study)
 
     def holds(self, study: str, fingerprint: str) -> bool:
         """Return whether the study's Dataset is intact and has this fingerprint."""
         with suppress(InvalidValue):  # missing or damaged
-            return self.dataset(study).attrs.get(SOURCE) == fingerprint
+            return bool(self.attributes(study).get(SOURCE) == fingerprint)
         return False
 
     def settings(self, study: str) -> dict[str, Any]:
         """Return the preset of a study's Dataset; empty if unknown."""
-        return dict(parsed_json(self.dataset(study).attrs.get(SETTINGS, "{}")))
+        return dict(parsed_json(self.attributes(study).get(SETTINGS, "{}")))
 
     def settings_read(self, study: str) -> list[str]:
         """Return the preset fields that a study's Dataset depends on."""
-        return list(parsed_json(self.dataset(study).attrs.get(READS, "[]")) or self.settings(study))
+        return list(parsed_json(self.attributes(study).get(READS, "[]")) or self.settings(study))
 
     @property
-    def _readable(self) -> dict[str, xarray.Dataset]:
-        """The intact Datasets, by study."""
-        datasets = {}
+    def _readable(self) -> dict[str, dict[str, Any]]:
+        """The attributes of the intact Datasets, by study."""
+        readable = {}
         for study in self.studies:
             with suppress(InvalidValue):
-                datasets[study] = self.dataset(study)
-        return datasets
+                readable[study] = self.attributes(study)
+        return readable
 
     def remove(self, studies: Iterable[str]) -> None:
         """Delete Datasets and the records of runs not used by any other Dataset."""
@@ -190,15 +190,19 @@ class Results:
             return
         self.digests.replace({_file(study): None for study in removed})
         for study in removed:
-            self._loaded.pop(study, None)
+            self._forget(study)
         self.note_runs()
+
+    def _forget(self, study: str) -> None:
+        self._loaded.pop(study, None)
+        self._attributes.pop(study, None)
 
     @property
     def provenance(self) -> dict[str, Any]:
         """The Datasets' preset, number of runs, times, versions, device and commit."""
-        facts, datasets = self.noted, self._readable
+        facts, readable = self.noted, self._readable
         preset: dict[str, Any] = {}
-        for study in datasets:  # where presets differ, each field is taken from the Datasets that use it
+        for study in readable:  # where presets differ, each field is taken from the Datasets that use it
             fields = self.settings(study)
             read = {name: fields[name] for name in self.settings_read(study) if name in fields}
             preset = {**fields, **preset, **read}
@@ -208,7 +212,7 @@ class Results:
             facts["runs"] = len(runs)
             facts["diverged"] = sum(run["status"] != "done" for run in runs.values())
             facts["training_seconds"] = round(math.fsum(run["seconds"] for run in runs.values()), 1)
-        attributes = [own.attrs for own in datasets.values()]
+        attributes = list(readable.values())
         if attributes:
             seconds = (float(own.get("measuring_seconds", 0)) for own in attributes)
             facts["measuring_seconds"] = round(math.fsum(seconds), 1)
@@ -221,12 +225,13 @@ class Results:
         """Return networks, seeds, training and measuring seconds by study, which split the time of shared networks."""
         runs = self._runs().values()
         costs = {}
-        for study, dataset in self._readable.items():
+        for study, attributes in self._readable.items():
             own = [run for run in runs if study in run["studies"]]
             training = math.fsum(run["seconds"] / len(run["studies"]) for run in own)
-            measuring = float(dataset.attrs.get("measuring_seconds", 0))
+            measuring = float(attributes.get("measuring_seconds", 0))
             settings = self.settings(study)
-            first, number = int(settings.get("first_seed", 0)), dataset.sizes.get("seed", settings.get("seeds", 0))
+            first = int(settings.get("first_seed", 0))
+            number = self.dataset(study).sizes.get("seed", settings.get("seeds", 0))
             seeds = f"{first}–{first + number - 1}"
             costs[study] = {"networks": len(own), "seeds": seeds, "training": training, "measuring": measuring}
         return costs

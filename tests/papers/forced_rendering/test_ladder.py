@@ -124,6 +124,6 @@ def test_the_picture_shows_every_rung():
     [figure] = FIGURES
     axes = figure.draw(data).axes
     assert [ax.get_title(loc="left") for ax in axes] == [f"{code}, {h}" for code in CODES for h in HOLDOUTS]
-    assert "broadcast code +0.60, +0.60, +0.60, +0.60" in figure.caption(data)
-    assert {BROADCAST, PIXELWISE} <= {label.get_text() for label in axes[0].get_xticklabels()}
+    assert ["broadcast code", *["+0.60"] * 4] in figure.table(data)
+    assert {BROADCAST, PIXELWISE} <= {label.get_text() for label in axes[0].get_yticklabels()}
     pyplot.close("all")

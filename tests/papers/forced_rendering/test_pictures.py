@@ -63,12 +63,15 @@ def test_a_changed_figure_is_noticed(results, tmp_path):
 
 
 @pytest.mark.parametrize("name", FIGURES)
-def test_caption_has_numbers_and_nothing_undefined(name, results):
+def test_caption_is_one_sentence_and_the_table_has_rows_of_one_length(name, results):
     spec = FIGURES[name]
-    caption = spec.caption(*(results.dataset(study) for study in spec.studies))
-    assert re.search(r"\d", caption)
+    data = [results.dataset(study) for study in spec.studies]
+    caption = spec.caption(*data)
     assert len(caption) > 80
-    assert not re.search(r"<xarray|array\(|None\b", caption)
+    assert re.fullmatch(r"[^.]*(\.\d[^.]*)*\.", caption)
+    table = spec.table(*data) if spec.table else []
+    assert len({len(row) for row in table}) <= 1
+    assert not re.search(r"<xarray|array\(|None\b|nan\b", caption + str(table))
 
 
 def test_all_fifteen_figures_are_there():

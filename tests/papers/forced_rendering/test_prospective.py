@@ -162,5 +162,5 @@ def test_the_study_is_trained_measured_judged_and_drawn(tmp_path, monkeypatch):
     assert {test.outcome for test in verdict_of(C35, {"prospective": result}).tests} <= {"not decidable"}
     [figure] = FIGURES
     assert len(figure.draw(result).axes) == 2
-    assert "three factors 0 of 2" in figure.caption(result)
+    assert ["composing networks, three factors", "0 of 2"] in figure.table(result)
     pyplot.close("all")

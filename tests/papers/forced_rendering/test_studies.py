@@ -86,7 +86,7 @@ def test_short_lists_are_judged_and_drawn(tmp_path):
         spec = FIGURES[name]
         data = [(results if study == "stripes" else GOLDEN).dataset(study) for study in spec.studies]
         assert spec.draw(*data).axes
-        assert "nan" not in spec.caption(*data)
+        assert "nan" not in spec.caption(*data) + str(spec.table(*data))
     pyplot.close("all")
 
 
@@ -106,7 +106,7 @@ def test_regimes_have_an_ideal_an_arm():
     data = GOLDEN.dataset("regimes").copy(deep=True)
     data["ideal_single_factor"][:] = [0.1, 0.1, 0.1, 0.4, 0.4]
     ax = FIGURES["regimes"].draw(data).axes[2]
-    dotted = [line.get_ydata()[0] for line in ax.lines if line.get_linestyle() == ":"]
+    dotted = [line.get_xdata()[0] for line in ax.lines if line.get_linestyle() == ":"]
     assert dotted == pytest.approx([0.1, 0.1, 0.1, 0.4, 0.4])
-    assert "0.40 (low-rank, no penalty; low-rank, both penalties)" in FIGURES["regimes"].caption(data)
+    assert [row[-1] for row in FIGURES["regimes"].table(data)[1:]] == ["0.10"] * 3 + ["0.40"] * 2
     pyplot.close("all")

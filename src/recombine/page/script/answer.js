@@ -111,6 +111,21 @@ export function judged(decoder, output, at) {
   return { error, inPlace, peaks, aligned, spot, isRight: inPlace && error < LARGEST_ERROR };
 }
 
+/**
+ * Returns the share of an image that another one explains at its best scale, as `explained_variance` of one point.
+ * @param {Float32Array} image @param {Float32Array} other @param {number} background of both
+ */
+export function explainedShare(image, other, background) {
+  let [product, power, own] = [0, 0, 0];
+  for (let k = 0; k < image.length; k += 1) {
+    const [a, b] = [image[k] - background, other[k] - background];
+    product += a * b;
+    own += a * a;
+    power += b * b;
+  }
+  return product > 0 ? (product * product) / (power * own) : 0;
+}
+
 /** Over the hold-out. @typedef {{count: number, placed: number | null, error: number}} Scores */
 
 /** Of every decoder, once they were asked for. @type {Map<Decoder, Scores | null>} */
@@ -193,17 +208,19 @@ export function said({ error, inPlace, peaks, aligned, spot, isRight }, seen) {
   return [words[2], `it draws ${count} ${faint}bumps instead of one at ${place}${rest}`];
 }
 
-/** Says how many held-out outputs are right. @param {Decoder} decoder */
+/** Says how many held-out outputs are right, and where a decoder that fails breaks. @param {Decoder} decoder */
 export function saidOfHoldout(decoder) {
   const scores = heldOutScores(decoder);
   if (!scores) return "";
   const { count, placed, error } = scores;
-  if (placed === null) return `Over the hold-out the error is ${error.toFixed(2)}.`;
-  return `Over the hold-out ${placed} of ${count} are in place, and the error is ${error.toFixed(2)}.`;
+  const all = placed === null ? "" : `${placed} of ${count} are in place, and `;
+  const stage = composes(decoder) ? null : decoder.data.breaks_at;
+  const where = stage ? ` It breaks at stage ${stage}, where held-out combinations part from the others.` : "";
+  return `Over the hold-out ${all}the error is ${error.toFixed(2)}.${where}`;
 }
 
-/** A decoder and its output.
- * @typedef {{decoder: Decoder, shown: Float32Array | null, verdict: Verdict | null}} Shown */
+/** A decoder and its output at a point.
+ * @typedef {{decoder: Decoder, at: number[], shown: Float32Array | null, verdict: Verdict | null}} Shown */
 
 /** The sentences above the explorer, one for each decoder shown. */
 export class Answer {
@@ -238,14 +255,14 @@ export class Answer {
     return line;
   }
 
-  /** @param {Shown[]} sides @param {number[]} at */
-  show(sides, at) {
+  /** @param {Shown[]} sides */
+  show(sides) {
     for (const [side, { shown, decoder }] of sides.entries()) {
       const { image, low, high } = decoder.data;
       const { picture } = this.lines[side];
       if (shown && picture.offsetParent) drawImage(picture, shown, image, low, high);
     }
-    const contents = sides.map(({ decoder, verdict }) => {
+    const contents = sides.map(({ decoder, verdict, at }) => {
       if (!verdict) return null;
       const own = this.decoders.indexOf(decoder);
       const point = nearestPoint(decoder.factors, at);

@@ -11,15 +11,20 @@ export async function inflated(bytes) {
   return new Uint8Array(await new Response(stream).arrayBuffer());
 }
 
+/** Every float16 number, by its bits. */
+const HALVES = new Float32Array(2 ** 16);
+
 /** @param {Uint8Array} bytes little-endian float16 numbers @returns {Float32Array} */
 export function fromHalf(bytes) {
-  const numbers = new Float32Array(bytes.length / 2);
-  for (let k = 0; k < numbers.length; k += 1) {
-    const bits = bytes[2 * k] | (bytes[2 * k + 1] << 8);
-    const [exponent, fraction] = [(bits >> 10) & 31, bits & 1023];
-    const size = exponent ? (1 + fraction / 1024) * 2 ** (exponent - 15) : fraction * 2 ** -24;
-    numbers[k] = bits & 32768 ? -size : size;
+  if (HALVES[1] === 0) {
+    for (let bits = 0; bits < HALVES.length; bits += 1) {
+      const [exponent, fraction] = [(bits >> 10) & 31, bits & 1023];
+      const size = exponent ? (1 + fraction / 1024) * 2 ** (exponent - 15) : fraction * 2 ** -24;
+      HALVES[bits] = bits & 32768 ? -size : size;
+    }
   }
+  const numbers = new Float32Array(bytes.length / 2);
+  for (let k = 0; k < numbers.length; k += 1) numbers[k] = HALVES[bytes[2 * k] | (bytes[2 * k + 1] << 8)];
   return numbers;
 }
 

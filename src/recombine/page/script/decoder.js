@@ -2,6 +2,7 @@
 
 import { numbersOf } from "./bytes.js";
 import { CODES, gridSize, nearestPoint, positionsOf, valueAt } from "./grid.js";
+import { volume } from "./operations.js";
 import { Program } from "./program.js";
 
 export class Decoder {
@@ -34,6 +35,11 @@ export class Decoder {
     return this.#program;
   }
 
+  /** The number of a stage's units. @param {number} value of the program */
+  sizeOf(value) {
+    return this.data.program ? volume(this.data.program.shapes[value]) : 0;
+  }
+
   /** @param {number[]} positions @returns {Float32Array} a copy */
   output(positions) {
     if (this.program) return this.program.run(this.input(positions)).slice();
@@ -59,7 +65,7 @@ export class Decoder {
 
   /** Whether codes have one block per factor, so that a factor's code can be replaced by its mean. */
   get hasHalves() {
-    return Boolean(this.program && this.data.sizes && this.factors.length > 1);
+    return Boolean(this.data.program && this.data.sizes && this.factors.length > 1);
   }
 
   /** Computes the output with mean codes for all other factors. @param {number[]} positions @param {number} factor */

@@ -73,6 +73,23 @@ export class Kernel {
   }
 
   /**
+   * Computes the softmax of rows of numbers times a scale; reads up to three floats beyond them.
+   * @param {number} from @param {number} to may be the same @param {number} rows @param {number} n
+   * @param {number} scale
+   */
+  softmax(from, to, rows, n, scale) {
+    this.compiled.softmax(4 * from, 4 * to, rows, n, scale);
+  }
+
+  /**
+   * The larger of each number and 0; writes up to three numbers more, for which an arena leaves room.
+   * @param {number} from @param {number} to @param {number} count
+   */
+  relu(from, to, count) {
+    this.compiled.relu(4 * from, 4 * to, count);
+  }
+
+  /**
    * Computes C += A B for a contiguous C and a packed B. Any incomplete last panel is computed in `scratch`, which has
    * eight floats per row. @param {number} a @param {number} b @param {number} c @param {number} rows
    * @param {number} depth @param {number} columns @param {number} scratch

@@ -5,16 +5,19 @@ import { initialState, parsed, written } from "./address.js";
 import { decoded, inflated } from "./bytes.js";
 import { Decoder } from "./decoder.js";
 import { clamped, onPlane, shortened, valueText, pathThrough } from "./grid.js";
+import { explain } from "./explained.js";
 import { Plane } from "./plane.js";
 import { atNextFrame, element, onAppearance } from "./pictures.js";
+import { Runner } from "./runner.js";
 import { Side } from "./side.js";
 import { Background } from "./survey.js";
 import { Switches } from "./switches.js";
-import { Tour, explain } from "./tour.js";
+import { Tour } from "./tour.js";
+import { workerOf } from "./workers.js";
 
-const BUDGET = 16; // milliseconds after the start of a frame during which drawing of details may start
-const PATIENCE = 6; // every this many frames, a detail is drawn even if the frame is late
 const PACE = 7; // grid steps per second along the path
+const SURVEYED = 30; // milliseconds of a survey between two answers of a worker
+const LATE = 50; // milliseconds between checks of whether outputs are those of the current point
 const QUIET = 350; // milliseconds without a change before the address and the announcement are updated
 
 /** @param {string} id @returns {any} */
@@ -22,15 +25,7 @@ function byId(id) {
   return document.getElementById(id);
 }
 
-/** Returns a list rotated by some positions. @template T @param {T[]} list @param {number} by */
-function rotated(list, by) {
-  const place = by % (list.length || 1);
-  return [...list.slice(place), ...list.slice(0, place)];
-}
-
 class Explorer {
-  /** @type {(() => void)[]} */
-  #tasks = [];
   #request = atNextFrame((time) => this.#frame(time));
   #changed = true;
   /** @type {ReturnType<typeof setTimeout> | undefined} */
@@ -38,7 +33,6 @@ class Explorer {
   /** Distance along the path, in grid steps; null while it is not playing. @type {number | null} */
   #gone = null;
   #clock = 0;
-  #frames = 0; // number of frames in which something had changed
   #touched = 0; // time of the last change
   #held = false; // whether a pointer is pressed
   #kept = false; // whether the browser's history already has an entry for the current state
@@ -50,6 +44,10 @@ class Explorer {
     this.data = JSON.parse(byId("data").textContent);
     const kernel = /** @type {BufferSource} */ (decoded(byId("kernel").textContent.trim()));
     this.decoders = this.data.models.map((model) => new Decoder(model, this.data.factors, bytes, kernel));
+    /** One for each column. @type {Runner[]} */
+    this.runners = [];
+    this.runner = (/** @type {number} */ side) => (this.runners[side] ??= new Runner(
+      () => workerOf(byId("worker").textContent, byId("worker").dataset.policy), this.data, bytes, kernel));
     this.state = parsed(location.hash, initialState(this.data), this.data);
     this.calm = window.matchMedia("(prefers-reduced-motion: reduce)");
     const move = (/** @type {number} */ across, /** @type {number} */ down) => {
@@ -174,8 +172,11 @@ class Explorer {
     const shown = [this.state.decoder, ...(this.state.beside >= 0 ? [this.state.beside] : [])];
     const decoders = shown.map((number) => this.decoders[number]);
     if (decoders.length === this.sides.length && decoders.every((own, k) => this.sides[k].decoder === own)) return;
-    for (const side of this.sides) side.views?.observer?.disconnect();
-    this.sides = decoders.map((decoder) => new Side(decoder));
+    for (const side of this.sides) {
+      side.closed = true;
+      side.views?.observer?.disconnect();
+    }
+    this.sides = decoders.map((decoder, k) => new Side(decoder, shown[k], this.runner(k), () => this.#request()));
     for (const { views } of this.sides) if (views) views.appeared = () => this.#refreshViews();
     byId("sides").replaceChildren(...this.sides.map((side) => side.root));
     for (const { root } of this.sides) explain(root);
@@ -258,8 +259,6 @@ class Explorer {
 
   /** Updates the address and the announcement, once nothing has changed for a while and no pointer is pressed. */
   #settle() {
-    this.#later = undefined;
-    const { factors } = this.data;
     const address = `#${written(this.state)}`;
     const framed = window.parent !== window;
     if (framed) window.parent.postMessage({ address }, "*");
@@ -270,6 +269,17 @@ class Explorer {
       // A frame in a notebook is not allowed to change its address.
     }
     this.#kept = false;
+    this.#announce();
+  }
+
+  /** Updates the announcement and the names of the canvases, as soon as they show the current point. */
+  #announce() {
+    if (this.sides.some((side) => side.isLate)) {
+      this.#later = setTimeout(() => this.#announce(), LATE);
+      return;
+    }
+    this.#later = undefined;
+    const { factors } = this.data;
     const point = factors.map((factor, k) => `${factor.name.slice(0, 60)} ${valueText(factor, this.state.at[k])}`);
     this.#name(point.join(", "));
     const errors = this.sides.map((side) => `${side.decoder.data.name.slice(0, 60)}: ${side.numbers.textContent}`);
@@ -289,48 +299,35 @@ class Explorer {
     this.background.wake();
   }
 
-  /** Returns the first visible survey that is incomplete. */
+  /** Returns the first visible survey that is incomplete, as work for its worker. */
   #unfinished() {
-    for (const { views } of this.sides) {
+    for (const { views, runner, number: decoder } of this.sides) {
       const survey = views?.visible ? views.survey(this.state) : null;
-      if (survey && !survey.done) return survey;
+      if (!survey || survey.done) continue;
+      const { value, at, plane } = survey;
+      const budget = runner.hasWorker ? SURVEYED : 0;
+      const step = async () => survey.take(await runner.ask({ kind: "survey", decoder, value, at, plane, budget }));
+      return { get done() { return survey.done; }, step };
     }
     return null;
   }
 
   /** @param {number} time */
   #frame(time) {
-    const start = performance.now();
     if (this.#gone !== null && !this.calm.matches) this.#advance((Math.min(time - this.#clock, 100) / 1000) * PACE);
     this.#clock = time;
     const moving = this.#changed;
-    if (moving) this.#draw();
-    let due = !moving || this.#frames % PATIENCE === 0;
-    while (this.#tasks.length && (due || performance.now() - start < BUDGET)) {
-      due = false;
-      this.#tasks.shift()?.();
-    }
+    this.#changed = false;
+    if (moving) for (const side of this.sides) side.follow(this.state.at, this.state.stage);
     if (moving || this.#viewsChanged) {
       this.#viewsChanged = false;
       for (const { views } of this.sides) if (views?.visible) views.draw(this.state);
       this.background.wake();
     }
-    this.answer?.show(this.sides, this.state.at);
+    this.answer?.show(this.sides);
     const { state: { at, plane }, sides: [{ decoder, nearest }] } = this;
     this.plane.draw({ decoder, at, plane, memories: nearest, path: this.#gone === null ? null : this.#path() });
-    if (this.#tasks.length || this.#gone !== null) this.#request();
-  }
-
-  /** Draws one side (sides take turns) and queues the other sides and the details for later. */
-  #draw() {
-    this.#changed = false;
-    this.#frames += 1;
-    const { at, stage } = this.state;
-    const [side, ...late] = rotated(this.sides, this.#frames);
-    const sides = late.map((other) => () => other.draw(at));
-    const details = rotated(this.sides.flatMap((own) => own.details(at, stage)), this.#frames);
-    side.draw(at);
-    this.#tasks = this.#frames % PATIENCE === 0 ? [...details, ...sides] : [...sides, ...details];
+    if (this.#gone !== null) this.#request();
   }
 
   #path() {

@@ -114,9 +114,7 @@ function folded(heap, from, n, result, f) {
 /** Implementations by name. @type {Record<string, (heap: Float32Array, step: Step) => void>} */
 export const RUN = {
   map(heap, { o: { f, a, b }, from: [from], to, count }) {
-    if (f === "relu") {
-      for (let k = 0; k < count; k += 1) heap[to + k] = heap[from + k] > 0 ? heap[from + k] : 0;
-    } else if (f === "scale") {
+    if (f === "scale") {
       for (let k = 0; k < count; k += 1) heap[to + k] = a * heap[from + k] + b;
     } else {
       const g = MAPS[f] ?? /** @type {any} */ (Math)[f];
@@ -127,8 +125,9 @@ export const RUN = {
   zip(heap, { o: { f, axes }, from, to }) {
     const g = ZIPS[f] ?? /** @type {any} */ (Math)[f];
     everyStretch(axes, [to, ...from], ([out, x, y], count, [, dx, dy]) => {
-      if (f === "add") for (let k = 0; k < count; k += 1) heap[out + k] = heap[x + k * dx] + heap[y + k * dy];
-      else if (f === "mul") for (let k = 0; k < count; k += 1) heap[out + k] = heap[x + k * dx] * heap[y + k * dy];
+      // indices that grow are faster than products
+      if (f === "add") for (let k = 0; k < count; k += 1, x += dx, y += dy) heap[out + k] = heap[x] + heap[y];
+      else if (f === "mul") for (let k = 0; k < count; k += 1, x += dx, y += dy) heap[out + k] = heap[x] * heap[y];
       else for (let k = 0; k < count; k += 1) heap[out + k] = g(heap[x + k * dx], heap[y + k * dy]);
     });
   },
@@ -145,7 +144,7 @@ export const RUN = {
     for (const piece of pieces) {
       everyStretch(piece, [to + piece.to, from[piece.of] + piece.from], ([out, x], n, [step, by]) => {
         if (by === 1 && step === 1 && n > 16) heap.copyWithin(out, x, x + n);
-        else for (let k = 0; k < n; k += 1) heap[out + k * step] = heap[x + k * by];
+        else for (let k = 0; k < n; k += 1, out += step, x += by) heap[out] = heap[x];
       });
     }
   },
@@ -165,24 +164,21 @@ export const RUN = {
     for (let row = 0; row < rows; row += 1) heap[to + row] = REDUCTIONS[f](heap, from + row * n, n, correction);
   },
 
-  softmax(heap, { o: { log }, from: [from], to, rows, n }) {
+  logSoftmax(heap, { from: [from], to, rows, n }) {
     for (let row = 0; row < rows; row += 1, from += n, to += n) {
-      let [most, sum] = [-Infinity, 0];
-      for (let k = 0; k < n; k += 1) if (heap[from + k] > most) most = heap[from + k];
-      for (let k = 0; k < n; k += 1) {
-        const power = Math.exp(heap[from + k] - most);
-        sum += power;
-        heap[to + k] = log ? heap[from + k] - most : power;
-      }
-      const shift = Math.log(sum);
-      for (let k = 0; k < n; k += 1) heap[to + k] = log ? heap[to + k] - shift : heap[to + k] / sum;
+      const most = folded(heap, from, n, -Infinity, Math.max);
+      const shift = Math.log(folded(heap, from, n, 0, (sum, x) => sum + Math.exp(x - most)));
+      for (let k = 0; k < n; k += 1) heap[to + k] = heap[from + k] - most - shift;
     }
   },
 
   normalize(heap, { o: { epsilon }, from: [from], to, rows, n }) {
     for (let row = 0; row < rows; row += 1, from += n, to += n) {
-      const mean = total(heap, from, n) / n;
-      const scale = 1 / Math.sqrt(squares(heap, from, n) / n + epsilon);
+      let [mean, square] = [0, 0];
+      for (let k = from; k < from + n; k += 1) mean += heap[k];
+      mean /= n;
+      for (let k = from; k < from + n; k += 1) square += (heap[k] - mean) * (heap[k] - mean);
+      const scale = 1 / Math.sqrt(square / n + epsilon);
       for (let k = 0; k < n; k += 1) heap[to + k] = (heap[from + k] - mean) * scale;
     }
   },

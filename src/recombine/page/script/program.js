@@ -3,6 +3,7 @@
  * every operation is a function without arguments.
  */
 
+import { attend, attentionSizes, withAttention } from "./attention.js";
 import { numbersOf } from "./bytes.js";
 import { Arena, Kernel, PANEL, packedSize } from "./kernel.js";
 import { convolve, convolveTransposed, turned, workingSizes } from "./convolution.js";
@@ -58,7 +59,8 @@ export class Program {
 
   /** Assigns addresses to all values in the order of the operations. @returns {(() => void)[]} */
   #plan() {
-    const { operations, shapes, output, stages } = this.data;
+    const { shapes, output, stages } = this.data;
+    const operations = withAttention(this.data);
     const root = shapes.map((_, number) => number);
     for (const o of operations) if (o.name === "view") root[o.output] = root[o.inputs[0]];
     const last = new Map();
@@ -94,7 +96,10 @@ export class Program {
     if (step.count === 0) return () => {};
     if (o.name === "matmul") return this.#product(step);
     if (o.name === "conv") return this.#convolution(step);
-    const run = RUN[o.name];
+    if (o.name === "attention") return this.#attention(step);
+    if (o.name === "softmax" && !o.log) return () => this.kernel.softmax(step.from[0], step.to, step.rows, n, 1);
+    if (o.name === "map" && o.f === "relu") return () => this.kernel.relu(step.from[0], step.to, step.count);
+    const run = RUN[o.name === "softmax" ? "logSoftmax" : o.name];
     return () => run(this.heap, step);
   }
 
@@ -126,6 +131,14 @@ export class Program {
         this.kernel.addProduct(left, right, out, rows, depth, columns, scratch);
       }
     };
+  }
+
+  /** @param {Step} step */
+  #attention(step) {
+    const sizes = attentionSizes(step.shapes);
+    const working = sizes.map((size) => this.arena.take(size));
+    working.forEach((place, k) => this.arena.give(place, sizes[k]));
+    return () => attend(this.kernel, step, working);
   }
 
   /** @param {Step} step */

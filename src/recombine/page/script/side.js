@@ -1,33 +1,49 @@
 /** One decoder's column: output, ground truth, error, superposed halves, nearest training images, stage activity. */
 
-import { judged } from "./answer.js";
+import { explainedShare, judged } from "./answer.js";
+import { tell } from "./explained.js";
 import { nearestPoint, valueText } from "./grid.js";
 import { Picture, diverging, drawImage, drawStage, element } from "./pictures.js";
-import { StageViews } from "./views.js";
+import { StageViews, short } from "./views.js";
 
 const MEMORIES = 3;
+const PATIENCE = 6; // after this many outputs, a detail is drawn even if the point has moved on
 const TOLERANCE = 1e-4; // largest acceptable difference from torch's outputs
 
 export class Side {
   /** The position for which each half was computed. @type {(number | null)[]} */
   #halfAt = [];
-  /** The program run that computed the output shown. */
-  #run = 0;
+  /** @type {{at: number[], stage: number}} */
+  #wanted = { at: [], stage: 0 };
+  #stage = -1;
+  busy = false; // whether a request is under way
+  #outputs = 0; // number of outputs drawn since the last detail
+  #turn = 0;
+  #isChecked = false;
+  /** The output of which the nearest training images are shown. @type {Float32Array | null} */
+  #compared = null;
   /** @type {Float32Array[]} */
   #halves = [];
 
-  /** @param {Decoder} decoder */
-  constructor(decoder) {
+  /**
+   * @param {Decoder} decoder @param {number} number of the decoder @param {Runner} runner
+   * @param {() => void} changed called after the output or the nearest training images have changed
+   */
+  constructor(decoder, number, runner, changed) {
     this.decoder = decoder;
+    this.number = number;
+    this.runner = runner;
+    this.changed = changed;
+    /** The point whose output is shown. @type {number[]} */
+    this.at = [];
+    /** Whether the column has been replaced. */
+    this.closed = false;
     const { data, factors } = decoder;
     this.root = element("section", "side");
     this.heading = element("h2", "", data.name);
     this.heading.title = data.name;
     this.numbers = element("p", "numbers");
-    const wrong = decoder.mismatch();
-    const warning = `Do not trust this page: outputs differ from torch's by ${wrong.toPrecision(2)}.`;
-    const notes = wrong <= TOLERANCE ? data.notes : [...data.notes, warning];
-    this.root.append(this.heading, this.numbers, ...notes.map((note) => element("p", "note", note)));
+    this.root.append(this.heading, this.numbers, ...data.notes.map((note) => element("p", "note", note)));
     this.output = new Picture("output");
     this.truth = new Picture("ground truth");
     this.difference = new Picture("output − ground truth");
@@ -72,12 +88,63 @@ export class Side {
     this.root.append(row);
   }
 
-  /** Runs the decoder and draws its output, the ground truth and their difference. @param {number[]} at */
-  draw(at) {
-    const { decoder } = this;
+  /**
+   * Brings the column up to date, one request after another; the newest point is always next.
+   * @param {number[]} at @param {number} stage
+   */
+  async follow(at, stage) {
+    this.#wanted = { at, stage };
+    if (this.busy) return;
+    this.busy = true;
+    for (let task = this.#next(); task && !this.closed; task = this.#next()) await task();
+    this.busy = false;
+  }
+
+  /** Whether the output shown is not yet that of the current point. */
+  get isLate() {
+    const { at, stage } = this.#wanted;
+    return this.shown === null || this.#stage !== stage || this.at.join() !== at.join();
+  }
+
+  /**
+   * Returns the next request. Details wait for the output, but are not forgotten during a long drag.
+   * @returns {(() => Promise<void>) | null}
+   */
+  #next() {
+    const details = this.#details();
+    const due = details.length > 0 && this.#outputs >= PATIENCE;
+    if (this.isLate && !due) return () => this.#askOutput();
+    this.#outputs = 0;
+    return details.length ? details[this.#turn++ % details.length] : null;
+  }
+
+  /** @param {PageRequest["kind"]} kind @param {object} [rest] */
+  #ask(kind, rest = {}) {
+    return this.runner.ask({ kind, decoder: this.number, ...rest });
+  }
+
+  async #askOutput() {
+    const { at, stage } = this.#wanted;
+    const stages = this.decoder.data.program?.stages ?? [];
+    const own = stages.length ? stages[Math.min(stage, stages.length - 1)] : null;
+    const { output, activity } = await this.#ask("output", { at, stage: own?.value ?? -1 });
+    if (this.closed) return;
+    this.at = at;
+    this.#stage = stage;
+    this.#outputs += 1;
+    this.#draw(output);
+    if (own) {
+      const what = drawStage(this.stage.canvas, activity, this.decoder.data.program?.shapes[own.value] ?? [],
+        this.decoder.data.image);
+      this.stage.caption(`${own.name}: ${what}; blue is below 0, red above`);
+    }
+    this.changed();
+  }
+
+  /** Draws the output, the ground truth and their difference. @param {Float32Array} output */
+  #draw(output) {
+    const { decoder, at } = this;
     const { image, low, high } = decoder.data;
-    const output = decoder.output(at);
-    this.#run = decoder.program?.runs ?? 0;
     this.shown = output;
     drawImage(this.output.canvas, output, image, low, high);
     const truth = decoder.truth(at);
@@ -99,43 +166,58 @@ export class Side {
     const relative = !this.verdict ? "" : `error ${this.verdict.error.toFixed(3)} relative to a blank image`;
     const wrong = output.every(Number.isFinite) ? relative : "the output is not finite here";
     this.numbers.textContent = [decoder.hasHoldout ? place : "", wrong].filter(Boolean).join(" · ");
+    const blank = decoder.energy(nearestPoint(decoder.factors, at)) / decoder.pixels;
+    tell(this.root, ".numbers", this.verdict && blank ?
+      `Here ${short(this.verdict.error * blank)} ÷ ${short(blank)} = ${short(this.verdict.error)}.` : "");
+    this.#tellSuperposition();
     this.root.classList.toggle("wrong", this.verdict !== null && !this.verdict.isRight);
   }
 
-  /** Draws a stage, rerunning the decoder if it was overwritten. @param {number[]} at @param {number} stage */
-  #drawStage(at, stage) {
-    const { program, data } = this.decoder;
-    if (!program || !data.program) return;
-    if (program.runs !== this.#run) {
-      this.decoder.output(at);
-      this.#run = program.runs;
-    }
-    const { stages, shapes } = data.program;
-    const own = stages[Math.min(stage, stages.length - 1)];
-    const what = drawStage(this.stage.canvas, program.value(own.value), shapes[own.value], data.image);
-    this.stage.caption(`${own.name}: ${what}; blue is below 0, red above`);
-  }
-
-  /** Returns the slower drawing tasks for anything that has changed. @param {number[]} at @param {number} stage */
-  details(at, stage) {
+  /** Returns requests for the details that do not belong to the output shown. */
+  #details() {
     const { decoder } = this;
-    /** @type {(() => void)[]} */
-    const tasks = this.views ? [() => this.#drawStage(at, stage)] : [];
+    const { at } = this.#wanted;
+    /** @type {(() => Promise<void>)[]} */
+    const tasks = [];
+    if (!this.shown) return tasks;
+    if (!this.#isChecked) tasks.push(() => this.#check());
     if (decoder.hasHalves) {
       for (const [k, position] of at.entries()) {
-        if (this.#halfAt[k] !== position) tasks.push(() => this.#drawHalf(at, k));
+        if (this.#halfAt[k] !== position) tasks.push(() => this.#askHalf(at, k));
       }
     }
-    if (decoder.data.trained) tasks.push(() => this.#drawNearest());
+    if (decoder.data.trained && this.#compared !== this.shown) tasks.push(() => this.#askNearest(this.shown));
     return tasks;
+  }
+
+  /** Compares the decoder's outputs with torch's. */
+  async #check() {
+    this.#isChecked = true;
+    const wrong = await this.#ask("mismatch");
+    if (wrong <= TOLERANCE) return;
+    const warning = `Do not trust this page: outputs differ from torch's by ${wrong.toPrecision(2)}.`;
+    this.root.querySelector(".pictures")?.before(element("p", "note", warning));
+  }
+
+  /** @param {number[]} at @param {number} factor */
+  async #askHalf(at, factor) {
+    this.#halves[factor] = await this.#ask("half", { at, factor });
+    this.#halfAt[factor] = at[factor];
+    this.#drawHalf(at, factor);
+  }
+
+  /** @param {Float32Array | null} output */
+  async #askNearest(output) {
+    this.#compared = output;
+    this.nearest = await this.#ask("nearest", { output, count: MEMORIES });
+    this.#drawNearest();
+    this.changed();
   }
 
   /** @param {number[]} at @param {number} factor */
   #drawHalf(at, factor) {
     const { image, low, high, background } = this.decoder.data;
     const { factors } = this.decoder;
-    this.#halfAt[factor] = at[factor];
-    this.#halves[factor] = this.decoder.half(at, factor);
     const others = factors.length === 2 ? `mean ${factors[1 - factor].name}` : "all others at their mean";
     this.halves[factor].caption(`${factors[factor].name} = ${valueText(factors[factor], at[factor])}, ${others}`);
     if (Object.keys(this.#halves).length < factors.length) return;
@@ -143,16 +225,24 @@ export class Side {
     const most = sum.reduce((largest, x) => Math.max(largest, Math.abs(x - background)), 0);
     // faint pictures are brightened, since their shape matters rather than their amplitude
     const gain = most > 1e-4 * (high - low) ? Math.max(1, (0.9 * (high - low)) / most) : 1;
+    this.#tellSuperposition();
     const drawn = [...this.#halves, sum].map((part) => part.map((x) => background + gain * (x - background)));
     drawn.forEach((part, k) => drawImage((this.halves[k] ?? this.sum).canvas, part, image, low, high));
     this.sum.caption(gain > 1.05 ? `their sum (all ${gain.toFixed(gain < 9.95 ? 1 : 0)} times brighter)` : "their sum");
   }
 
+  /** Says how much of the output the sum of its halves explains, once all are those of its point. */
+  #tellSuperposition() {
+    const { decoder, at, shown } = this;
+    if (!shown || !decoder.hasHalves || at.some((position, k) => this.#halfAt[k] !== position)) return;
+    if (Object.keys(this.#halves).length < at.length) return;
+    const share = explainedShare(shown, decoder.superposed(this.#halves), decoder.data.background);
+    tell(this.root, "h3:superposed", `Here R² = ${short(share)}.`);
+  }
+
   #drawNearest() {
-    if (!this.shown) return;
     const { decoder } = this;
     const { image, low, high } = decoder.data;
-    this.nearest = decoder.nearest(this.shown, MEMORIES);
     this.likeness.hidden = this.nearest.length > 0;
     this.memories.forEach((picture, k) => {
       const memory = this.nearest[k];

@@ -1,6 +1,6 @@
 /**
- * A stage on a plane of the grid: its metric and its units' activity at every point, computed point by point while the
- * page is idle.
+ * A stage on a plane of the grid: its metric and its units' activity at every point, computed point by point while
+ * nothing moves, usually in a worker.
  *
  * The metric is the pull-back to two factors, g = JᵀJ (Eq. 5), with the volume element √det g (Eq. 6). J is computed by
  * central differences between neighbouring grid points (one-sided at the ends), in units of factor values, as in
@@ -47,6 +47,11 @@ export function logVolume([xx, xy, yy], alone = false) {
   return Math.log10(Math.max(FLOOR, Math.sqrt(Math.max(0, square))));
 }
 
+/** Returns F (Eq. 7), as `recombine.metrics.local_factorization`. @param {Metric} metric */
+export function factorization([xx, xy, yy]) {
+  return 1 - Math.abs(xy) / (xx + yy);
+}
+
 /**
  * Returns the ellipse of steps that change a stage equally, dᵀ g d = size²: its half axes, longest first, and angle.
  * @param {Metric} metric @param {number} size
@@ -68,7 +73,7 @@ export class Survey {
    * @param {number[]} at positions of the factors that are not on the plane @param {[number, number]} plane
    */
   constructor(decoder, value, at, plane) {
-    const { factors, program } = decoder;
+    const { factors } = decoder;
     this.decoder = decoder;
     this.value = value;
     this.at = at.slice();
@@ -78,7 +83,7 @@ export class Survey {
     this.columns = factors[plane[0]].count;
     this.rows = this.alone ? 1 : factors[plane[1]].count;
     this.count = this.columns * this.rows;
-    this.size = program ? program.value(value).length : 0;
+    this.size = decoder.sizeOf(value);
     this.tooLarge = this.count > LARGEST_PLANE || 3 * this.columns * this.size > MOST_NUMBERS || this.columns < 2;
     /** The activity of every stride-th unit is kept. */
     this.stride = Math.max(1, Math.ceil((this.size * this.count) / MOST_NUMBERS));
@@ -101,6 +106,12 @@ export class Survey {
   step() {
     this.#steps ??= this.#all();
     if (this.#steps.next().done) this.#steps = null;
+  }
+
+  /** Takes what a worker knows of the same survey. @param {any} answer */
+  take({ known, metric, volume, varying, activity }) {
+    Object.assign(this, { known, metric, volume, varying });
+    if (activity) this.activity = activity;
   }
 
   *#all() {
@@ -199,9 +210,9 @@ export function surveyOf(decoder, value, at, plane) {
   return entry.survey;
 }
 
-/** A task performed step by step. @typedef {{done: boolean, step: () => void}} Work */
+/** A task performed step by step. @typedef {{done: boolean, step: () => void | Promise<void>}} Work */
 
-const SLICE = 8; // milliseconds
+const SLICE = 8; // milliseconds of steps between checks of whether the page is idle
 const AGAIN = 60; // milliseconds between checks for whether the page is idle
 const REPORTS = 120; // milliseconds between calls to `report`
 
@@ -224,24 +235,21 @@ export class Background {
   wake() {
     if (this.#waiting) return;
     this.#waiting = true;
-    setTimeout(() => {
-      this.#waiting = false;
-      this.#slice();
-    }, this.isQuiet() ? 0 : AGAIN);
+    setTimeout(() => this.#slice(), this.isQuiet() ? 0 : AGAIN);
   }
 
-  #slice() {
+  async #slice() {
     const work = this.next();
-    if (!work) return;
-    if (this.isQuiet()) {
+    if (work && this.isQuiet()) {
       const start = performance.now();
-      do work.step();
+      do await work.step();
       while (!work.done && performance.now() - start < SLICE);
       if (work.done || start - this.#reported > REPORTS) {
         this.#reported = start;
         this.report();
       }
     }
-    this.wake();
+    this.#waiting = false;
+    if (work) this.wake();
   }
 }

@@ -1,6 +1,7 @@
-/** A tour of the page in a few steps, and explanations of its quantities on hover or focus; both are data. */
+/** A tour of the page in a few steps, which are data. */
 
 import { composes } from "./answer.js";
+import { targetOf } from "./explained.js";
 import { element } from "./pictures.js";
 
 const OFFERED = 3; // decoders that compose, at most
@@ -24,43 +25,6 @@ const TOUR = /** @type {[string, string, "" | "fails" | "composes"][]} */ ([
   ["#sides", "Other training data or another architecture may compose. Switch, and move the point through the " +
     "hold-out.", "composes"],
 ]);
-
-/** Explanations by what they explain. @type {[string, string][]} */
-const EXPLAINED = [
-  [".numbers", "Error = mean (output − ground truth)² ÷ mean (blank image − ground truth)²: 0 is perfect, 1 is no " +
-    "better than a blank image. Held out: never seen in training."],
-  ["h3:superposed", "D(x) is the output for this x, with the code of every other factor replaced by its mean over " +
-    "the training set. A decoder superposes if D(x, y) ≈ D(x) + D(y), each above the blank image."],
-  ["h3:nearest", "The training images with the smallest sum of squared differences from the output."],
-  ["h3:inside", "The activity of every unit of a stage at the point; one map per channel if the stage has channels."],
-  ["h3:over the plane", "dv = √det g with g = JᵀJ, where J holds the derivatives of the stage's activity with " +
-    "respect to the two factors. The numbers at the point stand below the maps."],
-];
-
-/**
- * Returns the first match of a selector; `h3:text` is a heading that contains the text.
- * @param {ParentNode} root @param {string} selector
- */
-function targetOf(root, selector) {
-  const [tag, text] = selector.split(":");
-  return [.../** @type {NodeListOf<HTMLElement>} */ (root.querySelectorAll(tag))]
-    .find((own) => (own.textContent ?? "").toLowerCase().includes(text ?? "")) ?? null;
-}
-
-/** Adds explanations to one decoder's column, as tooltips of elements that can be focused. @param {HTMLElement} root */
-export function explain(root) {
-  for (const [selector, text] of EXPLAINED) {
-    const own = targetOf(root, selector);
-    if (!own) continue;
-    const tip = element("p", "tip", text);
-    tip.setAttribute("role", "tooltip");
-    tip.id = `tip-${document.querySelectorAll(".tip").length}-${EXPLAINED.findIndex(([name]) => name === selector)}`;
-    own.classList.add("explained");
-    own.tabIndex = 0;
-    own.setAttribute("aria-describedby", tip.id);
-    own.after(tip);
-  }
-}
 
 /** @param {string} text @param {() => void} press */
 function button(text, press) {

@@ -2,7 +2,8 @@
 
 import { clamped, onPlane, valueText } from "./grid.js";
 import { Picture, diverging, drawChart, drawImage, element, mark, outline, penOf, twice } from "./pictures.js";
-import { ellipse, surveyOf } from "./survey.js";
+import { tell } from "./explained.js";
+import { ellipse, factorization, logVolume, surveyOf } from "./survey.js";
 
 const SHADES = [[68, 1, 84], [59, 82, 139], [33, 145, 140], [94, 201, 98], [253, 231, 37]];
 const CELLS = 2.2; // half axis of an ellipse of mean volume, in steps of the grid
@@ -65,6 +66,8 @@ export class StageViews {
     const words = [Number.isNaN(here) ? "" : `log10 dv ${digits(here)} here`];
     if (survey.known) words.push(`${digits(bounds[0])} (dark) to ${digits(bounds[1])} (light) over the plane`);
     this.volume.caption(words.filter(Boolean).join("; ") || "log10 dv");
+    const metric = survey.metricAt(at);
+    tell(this.root, "h3:over the plane", metric && !survey.alone ? numbersOfMetric(metric) : "");
   }
 
   /** @param {Survey} survey @param {State} state */
@@ -95,6 +98,14 @@ export class StageViews {
     const [map, row] = [Math.floor(unit / (rows * columns)), Math.floor(unit / columns) % rows];
     return `, map ${map}, row ${row}, column ${unit % columns}`;
   }
+}
+
+/** @param {[number, number, number]} metric at the point */
+function numbersOfMetric(metric) {
+  const [xx, xy, yy] = metric.map(short);
+  const [dv, f] = [10 ** logVolume(metric), factorization(metric)];
+  const rest = Number.isNaN(f) ? "" : `, F = ${short(f)}`;
+  return `Here g₁₁ = ${xx}, g₁₂ = ${xy}, g₂₂ = ${yy}: dv = ${short(dv)}${rest}.`;
 }
 
 /** @param {number} number */

@@ -25,13 +25,14 @@ from torch.utils.flop_counter import FlopCounterMode
 from recombine.decoders import CoordinateMLP, DecoderSpec, Transformer
 from recombine.decoders.base import Interface
 from recombine.encodings import Rate
-from recombine.panels import COLORS, band, bar_groups, divided, held_out_drawing, seed_count, styled
+from recombine.panels import band, divided, group_dots, held_out_drawing, seed_count, styled
 from recombine.papers.forced_rendering import superposition
+from recombine.papers.forced_rendering.palette import ARCHITECTURES as COLORS
 from recombine.papers.forced_rendering.presets import BumpPreset
 from recombine.papers.forced_rendering.samples import COMPOSES, held_out_statements, measured_by
 from recombine.reproduction import measuring
 from recombine.reproduction.claims import Claim, Data, Sample
-from recombine.reproduction.figures import FigureSpec
+from recombine.reproduction.figures import FigureSpec, cell
 from recombine.reproduction.measuring import Batch, tabulate
 from recombine.reproduction.preset import AnyNumber, Count
 from recombine.reproduction.study import Arm, Study, Trials
@@ -218,23 +219,21 @@ DECODERS = (*ARCHITECTURES, PLAIN)
 def draw(result: xarray.Dataset) -> Figure:
     """Plot outputs on the paper's task, the accuracy of every variant, and metrics by stage."""
     with styled():
-        figure = pyplot.figure(figsize=(10.4, 4.6), layout="constrained")
-        left, right = divided(figure, 1, 2, width_ratios=[1, 2.4])
+        figure = pyplot.figure(figsize=(11.4, 5.2), layout="constrained")
+        left, middle, right = divided(figure, 1, 3, width_ratios=[1, 1.25, 0.75])
         _drawings(left, result)
-        top, bottom = divided(right, 2, 1, height_ratios=[1.5, 1])
-        ax, trained = top.subplots(), result["ood_accuracy"].stack(arm=("decoder", "variant")).dropna("arm", how="all")
-        values = {",\n".join(own["arm"].item()): own.values for own in trained.transpose("arm", "seed")}
-        bar_groups(ax, list(values), values, COLORS)
-        ax.set_xticks(range(len(values)), list(values), rotation=40, ha="right", fontsize=5.5)
-        ax.set_ylim(0, 1.05)
-        ax.set_title("held-out accuracy", loc="left")
-        axes = bottom.subplots(1, 3)
-        titles = {"factorization": "factorization", "spread": "spread of log10 dv"}
+        ax = middle.subplots()
+        trained = result["ood_accuracy"].stack(arm=("decoder", "variant")).dropna("arm", how="all")
+        values = {", ".join(own["arm"].item()): own.values for own in trained.transpose("arm", "seed")}
+        group_dots(ax, values, [COLORS[name.partition(", ")[0]] for name in values])
+        ax.tick_params(axis="y", labelsize=7)
+        ax.set(xlim=(0, 1.05), xlabel="held-out accuracy")
+        axes, titles = right.subplots(3, 1), {"factorization": "factorization", "spread": "spread of log10 dv"}
         for ax, (name, title) in zip(axes, titles.items(), strict=False):
-            for decoder, color in zip(DECODERS, COLORS, strict=False):
-                band(ax, result[name].sel(decoder=decoder), decoder, color)
+            for decoder in DECODERS:
+                band(ax, result[name].sel(decoder=decoder), decoder, COLORS[decoder])
             ax.set_title(f"{title} by stage", loc="left")
-        axes[0].legend(fontsize=6)
+        axes[1].legend(fontsize=7)
         _kernels(axes[2], result)
     return figure
 
@@ -252,32 +251,39 @@ def _drawings(figure: SubFigure, result: xarray.Dataset) -> None:
 def _kernels(ax: Axes, result: xarray.Dataset) -> None:
     """Plot the correlation between each kernel family and the output similarities."""
     families = superposition.FAMILIES
-    for k, (decoder, color) in enumerate(zip(DECODERS, COLORS, strict=False)):
+    for k, decoder in enumerate(DECODERS):
         own = result.sel(decoder=decoder, similarity=superposition.COSINE)
         for family, name in enumerate(families):
             values = own[f"kernel_{name}"].dropna("seed").values
             place = family + 0.25 * (k - 1)
-            ax.plot([place] * len(values), values, "o", markersize=3, alpha=0.6, color=color, markeredgewidth=0)
+            ax.plot(
+                [place] * len(values), values, "o", markersize=3, alpha=0.6, color=COLORS[decoder], markeredgewidth=0
+            )
     ax.set_xticks(range(len(families)), ["OR", *families[1:]])
     ax.set_title("kernel families, correlation", loc="left")
 
 
 def caption(result: xarray.Dataset) -> str:
-    words = []
-    for decoder in DECODERS:
-        own = result.sel(variant=BASE, decoder=decoder).mean("seed")
-        words.append(
-            f"{decoder} {own['ood_over_blank'].item():.2f} (kept: {own['id_over_blank'].item():.3f}; accuracy "
-            f"{100 * own['ood_accuracy'].item():.0f} %; variance explained by training images that share x or y, minus "
-            f"that by images that share neither: {superposition.superposed(own).item():.2f})"
-        )
     return (
-        f"Left: outputs of the first seed's networks at three held-out positions (bump code, box held out, "
-        f"N = {result.attrs['size']}), with the held-out error over blank below. Right: held-out accuracy of every "
-        "decoder and variant, one dot per network; factorization and spread of log10 dv by stage (0: input); and "
-        "correlation between families of kernels and the cosine similarity of held-out and kept outputs, "
-        f"{seed_count(result['factorization'])}. Held-out error over blank, mean over networks: {'; '.join(words)}."
+        "Outputs of the first seed's networks at three held-out positions (bump code, box held out, "
+        f"N = {result.attrs['size']}), with the held-out error over blank below; held-out accuracy of every decoder "
+        "and variant, one dot per network (lines are medians); factorization and spread of log10 dv by stage (0: "
+        "input); and correlation between families of kernels and the cosine similarity of held-out and kept outputs, "
+        f"{seed_count(result['factorization'])}."
     )
 
 
-FIGURES = (FigureSpec("attention", "Decoders that are given each pixel's position", ("attention",), draw, caption),)
+def table(result: xarray.Dataset) -> list[list[str]]:
+    rows = []
+    for decoder in DECODERS:
+        own = result.sel(variant=BASE, decoder=decoder).mean("seed")
+        errors = cell(own["ood_over_blank"]), cell(own["id_over_blank"], 4)
+        rows.append([decoder, *errors, cell(own["ood_accuracy"], percent=True), cell(superposition.superposed(own))])
+    heads = ["held-out error / blank", "kept error / blank", "held-out accuracy"]
+    more = "variance explained by training images that share x or y, less by those that share neither"
+    return [["mean", *heads, more], *rows]
+
+
+FIGURES = (
+    FigureSpec("attention", "Decoders that are given each pixel's position", ("attention",), draw, caption, table),
+)

@@ -8,21 +8,21 @@ CNNs use the bump code and the default depth. The low-rank decoder uses one-hot 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from math import isfinite
 from typing import Any, ClassVar
 
 import xarray
 from matplotlib import pyplot
 from matplotlib.figure import Figure
 
-from recombine.panels import COLORS, bar_groups, seed_count, styled
+from recombine.panels import group_dots, seed_count, styled
 from recombine.papers.forced_rendering import samples, superposition
 from recombine.papers.forced_rendering.depth import deviation_excess, factorization_fall, late_cross_terms, probe_fall
+from recombine.papers.forced_rendering.palette import ARCHITECTURES, architecture
 from recombine.papers.forced_rendering.penalties import BOTH, NONE, PenaltySettings, penalised_spec
 from recombine.papers.forced_rendering.presets import kept_combinations, whole_grid
 from recombine.papers.forced_rendering.scores import training_fit
 from recombine.papers.forced_rendering.stripes import MANY, StripeSettings
-from recombine.reproduction.figures import FigureSpec
+from recombine.reproduction.figures import FigureSpec, cell
 from recombine.reproduction.measuring import TRAINED, Batch, base_attributes, stage_dims, stage_profile, tabulate
 from recombine.reproduction.study import Arm, Labels, Study, Trials, initial_runs
 from recombine.store import Run
@@ -105,31 +105,33 @@ def draw(result: xarray.Dataset) -> Figure:
     statistics = _measured(result)
     with styled():
         shape = len(samples.CONTROLS), len(statistics)
-        figure, axes = pyplot.subplots(*shape, figsize=(11.2, 4.8), layout="constrained")
+        figure, axes = pyplot.subplots(*shape, figsize=(12.4, 4.0), layout="constrained", sharey="row")
         for row, (failing, others) in zip(axes, samples.CONTROLS.items(), strict=True):
             arms = [failing, *others]
-            short = [arm.removeprefix("low-rank, ").replace("stripes and ", "stripes,\n") for arm in arms]
-            names = [name.replace("both pen", "both\npen") for name in short]
+            names = [arm.removeprefix("low-rank, ") for arm in arms]
+            colors = [ARCHITECTURES[architecture(arm)] for arm in arms]
             for ax, (title, (_, statistic)) in zip(row, statistics.items(), strict=True):
-                bar_groups(ax, arms, {arm: statistic(result.sel(arm=arm)).values for arm in arms}, COLORS)
-                ax.axhline(0, color="0.7", linewidth=0.8, zorder=0)
-                ax.set_xticks(range(len(arms)), names, rotation=35, ha="right", fontsize=7)
+                values = (statistic(result.sel(arm=arm)).values for arm in arms)
+                group_dots(ax, dict(zip(names, values, strict=True)), colors)
+                ax.axvline(0, color="0.7", linewidth=0.8, zorder=0)
                 if failing == samples.FAILING:
                     ax.set_title(title, fontsize=9)
-            row[0].set_ylabel("CNN, bump code" if failing == samples.FAILING else "low-rank, one-hot code")
+            row[0].set_ylabel("CNN, bump code" if failing == samples.FAILING else "low-rank,\none-hot code")
     return figure
 
 
 def caption(result: xarray.Dataset) -> str:
-    words = []
-    for name, statistic in _measured(result).values():
-        means = {str(arm): statistic(result.sel(arm=arm)).mean().item() for arm in result["arm"].values}
-        words.append(f"{name}: " + ", ".join(f"{arm} {mean:.2f}" for arm, mean in means.items() if isfinite(mean)))
     return (
         "Quantities with which the paper explains failure, in failing networks (first in each panel) and in others of "
         "the same architecture: composing networks, networks trained on the whole grid, and the failing networks "
-        f"before training; {seed_count(result['factorization'])}, lines are means. Mean {'; '.join(words)}."
+        f"before training, {seed_count(result['factorization'])}; lines are medians, arrows are values off the scale."
     )
 
 
-FIGURES = (FigureSpec("controls", "Failing networks and controls", ("controls",), draw, caption),)
+def table(result: xarray.Dataset) -> list[list[str]]:
+    statistics = [(words, statistic(result).median("seed")) for words, statistic in _measured(result).values()]
+    arms = [str(arm) for arm in result["arm"].values]
+    return [["median", *arms], *([words, *(cell(own.sel(arm=arm)) for arm in arms)] for words, own in statistics)]
+
+
+FIGURES = (FigureSpec("controls", "Failing networks and controls", ("controls",), draw, caption, table),)

@@ -13,18 +13,18 @@ import torch
 import xarray
 from matplotlib import pyplot
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
 from torch import Tensor
 
 from recombine.decoders import ConvEncoder
 from recombine.metrics import LinearProbe, ensemble_reader, features
-from recombine.panels import COLORS, band, grid_image, seed_count, styled
+from recombine.panels import band, color_bar, color_limits, divided, grid_image, seed_count, styled
+from recombine.papers.forced_rendering.palette import CODE_COLORS
 from recombine.papers.forced_rendering.presets import CODES, BumpPreset
 from recombine.papers.forced_rendering.samples import PerSeed, decades, measured_by, some_distances
 from recombine.papers.forced_rendering.scores import DISTANCE_DIMS, DISTANCE_METRICS, errors_by_distance
 from recombine.reproduction.claims import Claim, Data, Sample, Statement
 from recombine.reproduction.criteria import effect
-from recombine.reproduction.figures import FigureSpec
+from recombine.reproduction.figures import FigureSpec, cell
 from recombine.reproduction.measuring import Batch, Measured, base_attributes, grid_maps, grid_variables, tabulate
 from recombine.reproduction.study import Arm, Study, Trials
 
@@ -118,38 +118,43 @@ def draw(result: xarray.Dataset) -> Figure:
     """Plot the encoders' error over the grid and by distance from the kept region."""
     codes = [str(code) for code in result["encoding"].values]
     columns = len(codes) + 1
+    errors = np.log10(np.maximum(result["error"].sel(encoding=codes).values, 1e-8))
     with styled():
-        figure, axes = pyplot.subplots(1, columns, figsize=(3.4 * columns, 3.1), layout="constrained")
-        for ax, code, color in zip(axes[:-1], codes, COLORS, strict=False):
+        figure = pyplot.figure(figsize=(3.4 * columns + 0.4, 3.1), layout="constrained")
+        left, right = divided(figure, 1, 2, width_ratios=[len(codes) + 0.35, 1])
+        maps, ax = left.subplots(1, len(codes), squeeze=False), right.subplots()
+        for place, code, values in zip(maps.flat, codes, errors, strict=True):
             own = result.sel(encoding=code)
-            image = grid_image(ax, np.log10(np.maximum(own["error"].values, 1e-8)), result)
-            ax.set_title(f"image to {code} code")
-            figure.colorbar(image, ax=ax, shrink=0.8, label="log10 error / mean code's")
-            band(axes[-1], decades(own["distance_mse"], own["id_mse"]), f"{code} code", color)
-        axes[-1].axhline(1, color="0.7", linewidth=0.8)
-        axes[-1].xaxis.set_major_locator(MaxNLocator(integer=True))
-        axes[-1].set(xlabel="px from the kept region", title="log10 error / error outside")
-        axes[-1].legend(fontsize=7)
+            image = grid_image(place, values, result, **color_limits(errors))
+            place.set_title(f"image to {code} code")
+            band(ax, decades(own["distance_mse"], own["id_mse"]), f"{code} code", CODE_COLORS[code])
+        color_bar(maps, image, "log10 error / error of the mean code", shrink=0.8, extend="both")
+        ax.axhline(1, color="0.7", linewidth=0.8)
+        ax.set(xlabel="px from the kept region", title="log10 error / error outside")
+        ax.legend(fontsize=7)
     return figure
 
 
 def caption(result: xarray.Dataset) -> str:
-    errors, ratios = [], []
-    for code in result["encoding"].values:
-        own = result.sel(encoding=code)
-        kept, held, accuracy = (own[name].mean().item() for name in ("id_over_blank", "ood_over_blank", "ood_accuracy"))
-        errors.append(
-            f"{code} code {kept:.3g} and {held:.3g}, with {100 * accuracy:.0f} % of held-out images read correctly"
-        )
-        ratio = decades(own["ood_mse"], own["id_mse"]).mean().item()
-        read_out = decades(own["readout_held"], own["readout_kept"]).mean().item()
-        ratios.append(f"{code} code {ratio:.2f} (linear read-out of the last hidden stage {read_out:.2f})")
     return (
-        "A convolutional encoder that maps bump images to their code (the opposite direction). Squared error over the "
-        f"grid relative to always predicting the mean code, {seed_count(result['ood_over_blank'])}; kept and held-out "
-        f"means: {'; '.join(errors)}. Right: error in the hold-out over that outside by distance from the kept region, "
-        f"in decades; over the whole hold-out: {'; '.join(ratios)}."
+        "Squared error over the grid, relative to always predicting the mean code, of a convolutional encoder that "
+        "maps bump images to their code (the opposite direction), and by distance from the kept region, relative to "
+        f"the error outside the hold-out; {seed_count(result['ood_over_blank'])}."
     )
 
 
-FIGURES = (FigureSpec("encoder", "The opposite direction, from image to code", ("encoder",), draw, caption),)
+def table(result: xarray.Dataset) -> list[list[str]]:
+    rows = []
+    for code in result["encoding"].values:
+        own = result.sel(encoding=code)
+        ratios = (
+            decades(own[held], own[kept]).mean()
+            for held, kept in (("ood_mse", "id_mse"), ("readout_held", "readout_kept"))
+        )
+        errors = f"{own['id_over_blank'].mean().item():.3g}", f"{own['ood_over_blank'].mean().item():.3g}"
+        rows.append([str(code), *errors, cell(own["ood_accuracy"].mean(), percent=True), *map(cell, ratios)])
+    heads = ["kept error / mean code's", "held-out error / mean code's", "held-out images read correctly"]
+    return [["code", *heads, "log10 held-out / kept error", "of a linear read-out of the last hidden stage"], *rows]
+
+
+FIGURES = (FigureSpec("encoder", "The opposite direction, from image to code", ("encoder",), draw, caption, table),)

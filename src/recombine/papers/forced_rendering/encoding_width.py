@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from recombine.encodings import Bump
 from recombine.panels import COLORS, divided, held_out_drawing, seed_count, styled
 from recombine.papers.forced_rendering.presets import BumpPreset
-from recombine.reproduction.figures import FigureSpec
+from recombine.reproduction.figures import FigureSpec, cell
 from recombine.reproduction.measuring import DRAWING, base_attributes, drawings, tabulate, with_positions
 from recombine.reproduction.preset import Several
 from recombine.reproduction.study import Arm, Study, Trials
@@ -69,12 +69,19 @@ def draw(result: xarray.Dataset) -> Figure:
 
 
 def caption(result: xarray.Dataset) -> str:
-    over = result["ood_over_blank"]
-    errors = ", ".join(f"{v}: {over.sel(variance=v).mean().item():.2f}" for v in result["variance"].values)
     return (
-        f"Held-out error over blank by variance s² of the bump code, {seed_count(over)}: {errors}. Bars: range over "
-        "seeds. Right: outputs of the first seed."
+        "Error over blank by variance s² of the bump code (bars: range over "
+        f"{seed_count(result['ood_over_blank'])}), and outputs of the first seed."
     )
 
 
-FIGURES = (FigureSpec("width", "Width of the bump code", ("encoding_width",), draw, caption),)
+def table(result: xarray.Dataset) -> list[list[str]]:
+    over = result[["ood_over_blank", "id_over_blank"]].mean("seed")
+    rows = [
+        [f"{v:g}", cell(over["ood_over_blank"].sel(variance=v)), cell(over["id_over_blank"].sel(variance=v), 4)]
+        for v in result["variance"].values
+    ]
+    return [["variance", "held-out error / blank", "kept error / blank"], *rows]
+
+
+FIGURES = (FigureSpec("width", "Width of the bump code", ("encoding_width",), draw, caption, table),)

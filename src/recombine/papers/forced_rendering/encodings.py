@@ -18,13 +18,18 @@ from matplotlib.figure import Figure, SubFigure
 from recombine import panels
 from recombine.panels import COLORS, band, divided, grid_image, held_out_drawing, letter, seed_count, styled
 from recombine.papers.forced_rendering import attention, mlp
+from recombine.papers.forced_rendering.palette import CODE_COLORS
 from recombine.papers.forced_rendering.presets import ALL_CODES, CODES, BumpPreset
 from recombine.papers.forced_rendering.samples import FAILS, held_out_statements, measured_by, some_distances
 from recombine.papers.forced_rendering.scores import DISTANCE_DIMS, DISTANCE_METRICS, errors_by_distance
-from recombine.papers.forced_rendering.superposition_claims import superposition_row, superposition_words
+from recombine.papers.forced_rendering.superposition_claims import (
+    SUPERPOSITION_WORDS,
+    superposition_row,
+    superposition_rows,
+)
 from recombine.reproduction import measuring
 from recombine.reproduction.claims import Claim, Data, Sample
-from recombine.reproduction.figures import FigureSpec
+from recombine.reproduction.figures import FigureSpec, cell
 from recombine.reproduction.study import Arm, Study, Trials
 from recombine.reproduction.tables import keep_first
 
@@ -145,32 +150,39 @@ def _error_and_drawings(axes: np.ndarray, result: xarray.Dataset, code: str, hol
 def _other_row(figure: SubFigure, result: xarray.Dataset) -> None:
     """Plot the other encodings with the box held out, and errors by distance from the kept region."""
     others = [str(code) for code in result["encoding"].values if code not in CODES]
-    left, right = divided(figure, 1, 2, width_ratios=[4.6, 1.3])
+    left, right = divided(figure, 1, 2, width_ratios=[4.4, 1.7])
     axes = left.subplots(1, 3 * len(others))
     for k, code in enumerate(others):
         _error_and_drawings(axes[3 * k : 3 * k + 3], result, code, BOX)
         axes[3 * k].set_title(f"{code} code", loc="left", fontsize=9)
     ax, boxed = right.subplots(), result["distance_over_blank"].sel(holdout=BOX)
-    for code, color in zip(boxed["encoding"].values, COLORS, strict=False):
-        band(ax, boxed.sel(encoding=code), str(code), color, markersize=2.5)
-    ax.set_ylim(0, 1.5 * ax.get_ylim()[1])  # room for the legend
+    for code in boxed["encoding"].values:
+        band(ax, boxed.sel(encoding=code), str(code), CODE_COLORS[str(code)], markersize=2.5)
+    ax.set_ylim(bottom=0)
     ax.set_xlabel("px from kept", fontsize=7)
     ax.set_title("error / blank", loc="left", fontsize=9)
-    ax.legend(fontsize=5, loc="upper left", ncols=2)
+    right.legend(fontsize=6, loc="outside right center", handlelength=1)
 
 
 def encodings_caption(result: xarray.Dataset, superposition: xarray.Dataset) -> str:
     box, cross = (result.sel(holdout=holdout) for holdout in (BOX, CROSS))
-    over = box["ood_over_blank"].mean("seed")
     seeds, crossed = (int(own["ood_over_blank"].notnull().sum("seed").max()) for own in (box, cross))
     return (
-        "(a) Combinations kept for training or held out. (b, c) Squared error over the grid relative to a blank image "
-        f"(mean over {seeds} seeds; cross: {crossed}) and the first seed's outputs at held-out positions; crosses mark "
-        f"the truth; white is the brightest pixel of an output. The error in the box is {over.min().item():.2f} "
-        f"({over.idxmin().item()}) to {over.max().item():.2f} ({over.idxmax().item()}) times blank; on kept "
-        f"combinations it is at most {box['id_over_blank'].mean('seed').max().item():.3f}. "
-        f"{superposition_words(superposition)}"
+        "(a) Combinations kept for training or held out; (b, c) squared error over the grid relative to a blank image "
+        f"(mean over {seeds} seeds; cross: {crossed}) and the first seed's outputs, white at their brightest pixel, at "
+        f"held-out positions (crosses); {SUPERPOSITION_WORDS}."
     )
+
+
+def encodings_table(result: xarray.Dataset, superposition: xarray.Dataset) -> list[list[str]]:
+    box = result.sel(holdout=BOX).mean("seed")
+    errors = {"held-out error / blank": ("ood_over_blank", 2), "kept error / blank": ("id_over_blank", 4)}
+    rows = [
+        [f"{words}, {code}", cell(box[name].sel(encoding=code), digits)]
+        for words, (name, digits) in errors.items()
+        for code in box["encoding"].values
+    ]
+    return [["box held out", "mean"], *rows, *superposition_rows(superposition)]
 
 
 def conventions_figure(encodings: xarray.Dataset, depth: xarray.Dataset) -> Figure:
@@ -180,7 +192,7 @@ def conventions_figure(encodings: xarray.Dataset, depth: xarray.Dataset) -> Figu
         figure, axes = pyplot.subplots(1, 4, figsize=(11.2, 3.0), layout="constrained")
         both = _polarities(encodings)
         errors = dict(zip(("bright (paper)", "dark (scripts)"), (values.values for values in both), strict=True))
-        panels.bar_groups(axes[0], list(errors), errors, COLORS)
+        panels.group_dots(axes[0], errors, COLORS[:2])
         axes[0].set_title(f"held-out error / blank, {seed_count(both[0])}")
         for ax, title, lines in (
             (axes[1], "spread of log10 dv", {"exact (paper)": "spread", "differences (scripts)": "spread_differences"}),
@@ -205,31 +217,38 @@ def _polarities(encodings: xarray.Dataset) -> tuple[xarray.DataArray, ...]:
 
 
 def conventions_caption(encodings: xarray.Dataset, depth: xarray.Dataset) -> str:
-    shown = int(depth.attrs["shown"])
-    networks = depth.sel(encoding="bump", depth=shown)
-    own = networks.mean("seed").isel(stage=slice(1, None))
-    bright, dark = _polarities(encodings)
-    ratio = (own["spread_differences"] / own["spread"]).mean("stage").item()
+    shown, (bright, _) = int(depth.attrs["shown"]), _polarities(encodings)
     return (
-        f"Bump-coded CNN of depth {shown}. Held-out error over blank, mean over the {seed_count(bright)} trained both "
-        f"ways: {bright.mean().item():.2f} with bright bumps (the paper), {dark.mean().item():.2f} with dark ones (the "
-        f"scripts). Other numbers are over {seed_count(networks['spread'])}. With finite differences on the grid, the "
-        f"spread of log10 dv is {ratio:.2f} times as large (mean over layers). Factorization, mean over layers: "
-        f"{own['factorization'].mean().item():.3f} as the mean over points, "
-        f"{own['factorization_of_means'].mean().item():.3f} as a ratio of means, "
-        f"{own['factorization_differences'].mean().item():.3f} by finite differences. Probe R² at its lowest layer: "
-        f"{np.nanmin(own['probe_in_sample'].values):.3f} in sample, {np.nanmin(own['probe_held_out'].values):.3f} on "
-        "held-out points."
+        f"A bump-coded CNN of depth {shown} by the paper's conventions and by those of the published scripts: the "
+        f"error over the {seed_count(bright)} trained both ways, the rest over "
+        f"{seed_count(depth['spread'].sel(encoding='bump', depth=shown))}."
     )
+
+
+def conventions_table(encodings: xarray.Dataset, depth: xarray.Dataset) -> list[list[str]]:
+    own = depth.sel(encoding="bump", depth=int(depth.attrs["shown"])).mean("seed").isel(stage=slice(1, None))
+    bright, dark = _polarities(encodings)
+    values = {
+        "held-out error / blank, bright bumps (paper)": bright,
+        "dark bumps (scripts)": dark,
+        "spread of log10 dv, finite differences over exact, mean over layers": own["spread_differences"]
+        / own["spread"],
+        "factorization, mean over points (paper), mean over layers": own["factorization"],
+        "ratio of means (scripts)": own["factorization_of_means"],
+        "finite differences": own["factorization_differences"],
+        "probe R² at its lowest layer, in sample (paper)": own["probe_in_sample"].min(),
+        "held-out points": own["probe_held_out"].min(),
+    }
+    return [["quantity", "mean"], *([words, cell(value.mean(), 3)] for words, value in values.items())]
 
 
 FIGURES = (
     FigureSpec(
         "fig1", "Networks with disentangled encodings do not compose", ("encodings", "superposition"), encodings_figure,
-        encodings_caption,
+        encodings_caption, encodings_table,
     ),
     FigureSpec(
         "conventions", "Conventions in the paper and in the published scripts", ("encodings", "depth"),
-        conventions_figure, conventions_caption,
+        conventions_figure, conventions_caption, conventions_table,
     ),
 )  # fmt: skip

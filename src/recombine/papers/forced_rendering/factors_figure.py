@@ -8,9 +8,10 @@ from matplotlib import pyplot
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from recombine.panels import COLORS, bare, divided, letter, seed_count, styled
+from recombine.panels import bare, divided, letter, seed_count, shades, styled
 from recombine.papers.forced_rendering.factors import ALL_KEPT, ARMS, COMPOSES, COORDINATE, FEWER_DATA, RIGHT, relative
-from recombine.reproduction.figures import FigureSpec
+from recombine.papers.forced_rendering.palette import arm_styles
+from recombine.reproduction.figures import FigureSpec, cell
 
 
 def factors_figure(result: xarray.Dataset) -> Figure:
@@ -48,21 +49,21 @@ def factors_figure(result: xarray.Dataset) -> Figure:
 def _by_count(ax: Axes, full: xarray.Dataset, name: str) -> None:
     """Plot each network as a dot, with a line through the means of each arm."""
     counts = full["count"].values
-    for place, (arm, color) in enumerate(zip(ARMS, COLORS, strict=False)):
+    for place, (arm, style) in enumerate(arm_styles(ARMS).items()):
         values = full[name].sel(arm=arm)
         at = counts + 0.07 * (place - (len(ARMS) - 1) / 2)
         dots = values.transpose("count", "seed").values
-        ax.plot(at, dots, "o", markersize=2, alpha=0.35, color=color, markeredgewidth=0)
-        ax.plot(at, values.mean("seed"), "-", color=color, label=arm)
+        ax.plot(at, dots, "o", markersize=2, alpha=0.35, color=style["color"], markeredgewidth=0)
+        ax.plot(at, values.mean("seed"), markersize=4, label=arm, **style)
     ax.set(xticks=counts, xlabel="factors")
 
 
 def _by_data(ax: Axes, result: xarray.Dataset) -> None:
     """Plot the share of right outputs against the number of training combinations, by number of factors."""
     amounts = np.array([int(data) for data in result["data"].values if data != ALL_KEPT])
-    for count, color in zip(result["count"].values, COLORS, strict=False):
+    for count, shade in zip(result["count"].values, shades("#666666", result.sizes["count"]), strict=True):
         means = result[RIGHT].sel(count=count, data=amounts).mean("seed").values
-        ax.plot(amounts, means, "o-", markersize=3, color=color, label=f"{int(count)} factors")
+        ax.plot(amounts, means, "o-", markersize=3, color=shade, label=f"{int(count)} factors")
     ax.axhline(COMPOSES, color="0.7", linewidth=0.8)
     ax.set(xscale="log", ylim=(-0.03, 1.03), xlabel="combinations trained on")
     ax.set_xticks(amounts, [str(amount) for amount in amounts])
@@ -92,28 +93,31 @@ def needed(result: xarray.Dataset, arm: str, count: int) -> str:
 
 
 def factors_caption(result: xarray.Dataset) -> str:
-    full = result.sel(data=ALL_KEPT)
-    counts = [int(count) for count in result["count"].values]
-
-    def line(name: str, arm: str) -> str:
-        means = (full[name].sel(arm=arm, count=count).mean().item() for count in counts)
-        return ", ".join("–" if np.isnan(mean) else f"{mean:.2f}" for mean in means)
-
-    full = full.assign(relative=relative(full))
-    shares = "; ".join(
-        f"{arm} {line(RIGHT, arm)} ({line('relative', arm)}; {line('ood_accuracy', arm)})" for arm in ARMS
-    )
-    products = "; ".join(f"{arm} {line('products', arm)}" for arm in ARMS)
-    data = "; ".join(f"{arm} {', '.join(needed(result, arm, count) for count in counts)}" for arm in FEWER_DATA)
+    full, counts = result.sel(data=ALL_KEPT), [str(int(count)) for count in result["count"].values]
+    fewer = result["ood_accuracy"].sel(arm=COORDINATE).isel(data=slice(1, None))
     return (
-        f"Bumps with {', '.join(map(str, counts))} factors, the box of x and y held out, trained on all kept "
-        f"combinations; {seed_count(full['ood_accuracy'])}. Share of held-out outputs with every value "
-        f"right (relative to trained combinations; in place) by number of factors: {shares}. (d) Products of "
-        f"single-factor functions per pixel (relative error {result.attrs['epsilon']:g}, counted up to 5): {products}. "
-        "(e, f) Fewer combinations, "
-        f"{seed_count(result['ood_accuracy'].sel(arm=COORDINATE).isel(data=slice(1, None)))}; smallest "
-        f"number tried that reaches 90 % right: {data}. (g) The first seed's outputs."
+        f"Bumps with {', '.join(counts)} factors, the box of x and y held out: (a–d) networks trained on all kept "
+        f"combinations, {seed_count(full['ood_accuracy'])}, with products of single-factor functions per pixel (d) "
+        f"counted up to 5 at a relative error of {result.attrs['epsilon']:g}; (e, f) on fewer combinations, "
+        f"{seed_count(fewer)}; (g) the first seed's outputs."
     )
 
 
-FIGURES = (FigureSpec("factors", "Remedies with more factors", ("factors",), factors_figure, factors_caption),)
+def factors_table(result: xarray.Dataset) -> list[list[str]]:
+    full = result.sel(data=ALL_KEPT)
+    full = full.assign(relative=relative(full)).mean("seed")
+    columns = {
+        RIGHT: "every value right", "relative": "relative to trained combinations", "ood_accuracy": "in place",
+        "products": "products per pixel",
+    }  # fmt: skip
+    rows = [
+        [arm, str(int(count)), *(cell(full[name].sel(arm=arm, count=count)) for name in columns),
+         needed(result, arm, count) if arm in FEWER_DATA else "–"]
+        for arm in ARMS for count in result["count"].values
+    ]  # fmt: skip
+    return [["held out, mean", "factors", *columns.values(), "combinations needed for 90 % right"], *rows]
+
+
+FIGURES = (
+    FigureSpec("factors", "Remedies with more factors", ("factors",), factors_figure, factors_caption, factors_table),
+)

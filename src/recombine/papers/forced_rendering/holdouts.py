@@ -16,9 +16,9 @@ from matplotlib import pyplot
 from matplotlib.figure import Figure
 
 from recombine.holdouts import Center
-from recombine.panels import COLORS, divided, grid_image, seed_count, styled
+from recombine.panels import COLORS, divided, grid_image, seed_count, shades, styled
 from recombine.papers.forced_rendering.presets import BumpPreset
-from recombine.reproduction.figures import FigureSpec
+from recombine.reproduction.figures import FigureSpec, cell
 from recombine.reproduction.measuring import Batch, base_attributes, grid_maps, grid_variables, tabulate
 from recombine.reproduction.preset import Several
 from recombine.reproduction.study import DONE, Arm, Study, Trials
@@ -103,7 +103,7 @@ def draw(result: xarray.Dataset) -> Figure:
             ax.set_title(f"{shape}: {result['shape_ood'].sel(shape=shape).mean().item():.2f} blank", fontsize=8)
         top.colorbar(image, ax=list(axes), shrink=0.8, label="MSE / blank")
         ax = bottom.subplots()
-        for size, color in zip(result["size"].values, COLORS, strict=False):
+        for size, color in zip(result["size"].values, shades(COLORS[0], result.sizes["size"]), strict=True):
             own = result["size_ood"].sel(size=size)
             spread = own.std("seed").fillna(0)
             ax.errorbar(percents, own.mean("seed"), spread, marker="o", color=color, label=f"N = {size}", capsize=2)
@@ -114,13 +114,16 @@ def draw(result: xarray.Dataset) -> Figure:
 
 
 def caption(result: xarray.Dataset) -> str:
-    over = result["shape_ood"]
-    errors = ", ".join(f"{shape} {over.sel(shape=shape).mean().item():.2f}" for shape in result["shape"].values)
     return (
-        f"Bump-coded CNN, {seed_count(over)}. Top: squared error over the grid for hold-outs of several shapes; "
-        f"held-out error over blank: {errors} (the cross removes entire values of x and y). Bottom: centred boxes by "
-        "size, on grids of several sizes. Bars: standard deviation over seeds."
+        "Squared error of a bump-coded CNN over the grid for hold-outs of several shapes (the cross removes entire "
+        "values of x and y), and held-out error for centred boxes by size, on grids of several sizes, with standard "
+        f"deviations; {seed_count(result['shape_ood'])}."
     )
 
 
-FIGURES = (FigureSpec("holdouts", "Shape and size of the hold-out", ("holdouts",), draw, caption),)
+def table(result: xarray.Dataset) -> list[list[str]]:
+    over = result["shape_ood"].mean("seed")
+    return [["hold-out", "error / blank"], *([str(own), cell(over.sel(shape=own))] for own in result["shape"].values)]
+
+
+FIGURES = (FigureSpec("holdouts", "Shape and size of the hold-out", ("holdouts",), draw, caption, table),)

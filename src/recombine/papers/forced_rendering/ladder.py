@@ -18,8 +18,9 @@ from matplotlib.figure import Figure
 
 from recombine.decoders import CoordinateMLP, DecoderSpec
 from recombine.decoders.ladder import LadderDecoder
-from recombine.panels import COLORS, bar_groups, seed_count, styled
+from recombine.panels import group_dots, seed_count, styled
 from recombine.papers.forced_rendering.attention import Settings as AttentionSettings
+from recombine.papers.forced_rendering.palette import ARCHITECTURES, architecture
 from recombine.papers.forced_rendering.samples import COMPOSING_ACCURACY, difference, sample
 from recombine.reproduction.claims import Claim, Data, Sample, Statement
 from recombine.reproduction.criteria import effect
@@ -173,29 +174,33 @@ def draw(result: xarray.Dataset) -> Figure:
     conditions = _by_condition({"ladder": result})
     with styled():
         figure, axes = pyplot.subplots(
-            1, len(conditions), figsize=(10.4, 3.2), sharey=True, layout="constrained", squeeze=False
+            1, len(conditions), figsize=(10.4, 2.8), sharey=True, layout="constrained", squeeze=False
         )
         for ax, (title, own) in zip(axes[0], conditions.items(), strict=True):
-            bar_groups(ax, rungs, {rung: own[ACCURACY].sel(rung=rung).values for rung in rungs}, COLORS)
-            ax.axhline(COMPOSING_ACCURACY, color="0.7", linewidth=0.8, zorder=0)
-            ax.set_xticks(range(len(rungs)), rungs, rotation=40, ha="right", fontsize=7)
+            values = {rung: own[ACCURACY].sel(rung=rung).values for rung in rungs}
+            group_dots(ax, values, [ARCHITECTURES[architecture(rung)] for rung in rungs])
+            ax.axvline(COMPOSING_ACCURACY, color="0.7", linewidth=0.8, zorder=0)
+            ax.set(xlim=(0, 1.05), xlabel="held-out accuracy")
             ax.set_title(title, loc="left")
-        axes[0, 0].set(ylabel="held-out accuracy", ylim=(0, 1.05))
     return figure
 
 
 def caption(result: xarray.Dataset) -> str:
-    gained = {step: [own[ACCURACY].sel(rung=more).mean().item() - own[ACCURACY].sel(rung=less).mean().item()
-                     for own in _by_condition({"ladder": result}).values()]
-              for step, (more, less) in STEPS.items()}  # fmt: skip
-    words = "; ".join(f"{step} {', '.join(f'{value:+.2f}' for value in values)}" for step, values in gained.items())
     return (
         "From a CNN to a coordinate MLP, one change at a time: convolutions at the image's full size, coordinates as "
         "input, the same code at every pixel in place of a 7 × 7 seed with weights of its own for every position, 1×1 "
-        "kernels, and sinusoidal positions. Beside them, 1×1 kernels on the seed, and with weights of their own at "
-        f"every pixel. {seed_count(result[ACCURACY])}; the line marks composing networks. Mean gain in accuracy of "
-        f"each change, for {'; '.join(_by_condition({'ladder': result}))}: {words}."
+        "kernels, and sinusoidal positions; beside them, 1×1 kernels on the seed, and with weights of their own at "
+        f"every pixel ({seed_count(result[ACCURACY])}; black lines are medians, the grey one marks composing networks)."
     )
 
 
-FIGURES = (FigureSpec("ladder", "From a CNN to a pixel-wise decoder", ("ladder",), draw, caption),)
+def table(result: xarray.Dataset) -> list[list[str]]:
+    conditions = _by_condition({"ladder": result})
+    rows = []
+    for step, (more, less) in STEPS.items():
+        means = (own[ACCURACY].sel(rung=[more, less]).mean("seed").values for own in conditions.values())
+        rows.append([step, *(f"{with_it - without:+.2f}" for with_it, without in means)])
+    return [["mean gain in accuracy", *conditions], *rows]
+
+
+FIGURES = (FigureSpec("ladder", "From a CNN to a pixel-wise decoder", ("ladder",), draw, caption, table),)

@@ -20,10 +20,11 @@ from matplotlib.figure import Figure
 from recombine.panels import COLORS, styled
 from recombine.papers.forced_rendering import markers_ranking as scoring
 from recombine.papers.forced_rendering.markers import FACTORIZATION, FALL, MARKERS, MEAN, NAMED, predicted_sign
+from recombine.papers.forced_rendering.palette import ARCHITECTURES, architecture
 from recombine.papers.forced_rendering.samples import COMPOSING_ACCURACY, fit
 from recombine.reproduction.claims import Claim, Data, Sample, Statement
 from recombine.reproduction.criteria import below, effect
-from recombine.reproduction.figures import FigureSpec
+from recombine.reproduction.figures import FigureSpec, cell
 from recombine.reproduction.intervals import Estimate, Interval
 
 TOP = 0.25
@@ -167,10 +168,12 @@ def _against_accuracy(ax: Axes, result: xarray.Dataset, marker: scoring.Ranked, 
     networks = unseen.isel(network=np.flatnonzero(scoring.counted(unseen)))
     if marker.position:
         values = networks["value"].sel(marker=marker.name, position=marker.position).values
-        for number, decoder in enumerate(dict.fromkeys(str(name) for name in networks["decoder"].values)):
+        for decoder in dict.fromkeys(str(name) for name in networks["decoder"].values):
             own = networks["decoder"].values == decoder
-            color = COLORS[number % len(COLORS)]
-            ax.plot(values[own], networks["ood_accuracy"].values[own], "o", markersize=3, color=color, label=decoder)
+            ax.plot(
+                values[own], networks["ood_accuracy"].values[own], "o", markersize=3, label=decoder,
+                color=ARCHITECTURES[architecture(decoder)],
+            )  # fmt: skip
         if legend:
             ax.legend(fontsize=7, loc="center left", bbox_to_anchor=(1.0, 0.5))
     ax.axhline(COMPOSING_ACCURACY, color="0.7", linewidth=0.8, zorder=0)
@@ -179,21 +182,28 @@ def _against_accuracy(ax: Axes, result: xarray.Dataset, marker: scoring.Ranked, 
 
 
 def caption(result: xarray.Dataset) -> str:
-    ranked, table = scoring.ranking(result), scoring.table_of(scoring.never_shown(result))
-    scored = [marker for marker in ranked if isfinite(marker.auroc.value)]
-    outcome = "No scores: fewer than two architectures have both composing and failing networks with the same code."
-    if scored:
-        best = ", ".join(f"{marker.title} {marker.auroc.value:.2f}" for marker in scored[:3])
-        outcome = f"Best: {best}. Last: {scored[-1].title} {scored[-1].auroc.value:.2f}."
+    table = scoring.table_of(scoring.never_shown(result))
     return (
-        f"{scoring.described(table)}; {int(table.composing.sum())} of them compose (OOD accuracy of at least "
-        f"{100 * COMPOSING_ACCURACY:.0f} %). Left: how well each metric separates them from failing networks of the "
-        "same architecture and code, with its position and sign chosen on the other architectures. Lines are 95 % "
-        "intervals from resampling conditions. ↑: composing networks have larger values (or a larger fall from the "
-        f"first hidden stage to the output); ↓: smaller. Scored on: {', '.join(table.scored) or 'none'}. Right: the "
-        "best two, at the position chosen on all architectures; the line marks the accuracy of composing networks. "
-        f"{outcome}"
+        "Left: how well each metric separates composing networks from failing ones of the same architecture and code, "
+        "with its position and sign chosen on the other architectures, and 95 % intervals from resampling conditions "
+        "(↑: composing networks have larger values, or a larger fall from the first hidden stage to the output); "
+        "right: the best two, at the position chosen on all architectures; "
+        f"{scoring.described(table)}, of which {int(table.composing.sum())} compose (OOD accuracy of at least "
+        f"{100 * COMPOSING_ACCURACY:.0f} %); scored on: {', '.join(table.scored) or 'none'}."
     )
 
 
-FIGURES = (FigureSpec("markers", "Which metric predicts whether a network composes?", ("markers",), draw, caption),)
+def auroc_table(result: xarray.Dataset) -> list[list[str]]:
+    rows = []
+    for marker in scoring.ranking(result):
+        scores = marker.auroc.value, marker.auroc.low, marker.auroc.high
+        sign = "larger" if marker.higher else "smaller"
+        rows.append([marker.title, sign, marker.position or "–", *map(cell, scores)])
+    return [["metric", "composing networks have", "position", "AUROC", "95 % interval, from", "to"], *rows]
+
+
+FIGURES = (
+    FigureSpec(
+        "markers", "Which metric predicts whether a network composes?", ("markers",), draw, caption, auroc_table
+    ),
+)

@@ -12,23 +12,22 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
-import numpy as np
 import xarray
-from matplotlib import pyplot
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from recombine.decoders import MLP
 from recombine.encodings import Rate
-from recombine.panels import HOLDOUT_COLOR, band, seed_count, volume_rows
+from recombine.panels import band, seed_count, shades, volume_rows
 from recombine.papers.forced_rendering.depth import by_depth, factorization_fall
 from recombine.papers.forced_rendering.depth_figure import VOLUMES, probes_and_factorization
+from recombine.papers.forced_rendering.palette import ARCHITECTURES
 from recombine.papers.forced_rendering.presets import CODES, BumpPreset
 from recombine.papers.forced_rendering.samples import Majority, PerSeed, majority, sample
 from recombine.reproduction import tables
 from recombine.reproduction.claims import Claim, Data, Sample, Statement
 from recombine.reproduction.criteria import effect
-from recombine.reproduction.figures import FigureSpec
+from recombine.reproduction.figures import FigureSpec, cell
 from recombine.reproduction.measuring import base_attributes, grid_variables, stage_dims, stage_profile, tabulate
 from recombine.reproduction.preset import Count, Positive, Several
 from recombine.reproduction.study import Arm, Study, Trials
@@ -185,59 +184,69 @@ CLAIMS = (
 def mlp_volumes_figure(result: xarray.Dataset) -> Figure:
     """Draw Fig. 13: log10 dv at every stage of MLPs, with a CNN below."""
     depths = {MLP_ARM: tables.listed_attribute(result, "mlp_depths"), CNN_ARM: [int(result.attrs["cnn_depth"])]}
-    rows = [
-        (f"{code}\n{decoder} {depth}", result["log_volume"].sel(encoding=code, decoder=decoder, depth=depth))
+    rows = {
+        f"{code}\n{decoder} {depth}": result["log_volume"].sel(encoding=code, decoder=decoder, depth=depth)
         for decoder, own in depths.items()
         for code in CODES
         for depth in own
-    ]
+    }
     return volume_rows(result, rows, VOLUMES, 1.0)
 
 
 def mlp_volumes_caption(result: xarray.Dataset) -> str:
-    contrast = result["contrast"].isel(stage=slice(1, None)).mean("stage").mean(["depth", "seed"])
-    words = []
-    for code in CODES:
-        mlp, cnn = (contrast.sel(encoding=code, decoder=decoder).item() for decoder in (MLP_ARM, CNN_ARM))
-        words.append(f"{code} code: MLP {mlp:+.2f}, CNN {cnn:+.2f}")
     return (
-        "log10 of the volume element over the grid, first seed; each panel has its own colour scale. Mean of log10 dv "
-        f"in the held-out region minus that in the kept one, over layers and {seed_count(result['contrast'])}: "
-        f"{'; '.join(words)}."
+        "log10 of the volume element over the grid, less its median, first seed, one row per network (dashed: held "
+        f"out); the table gives means over {seed_count(result['contrast'])}."
     )
+
+
+def _by_decoder(result: xarray.Dataset, columns: Mapping[str, xarray.DataArray]) -> list[list[str]]:
+    """Return one row per code and one column per decoder and quantity, means over seeds and depths."""
+    rows = [
+        [code, *(cell(own.sel(encoding=code, decoder=decoder).mean()) for own in columns.values() for decoder in SIGNS)]
+        for code in CODES
+    ]
+    return [["code", *(f"{name}, {decoder}" for name in columns for decoder in SIGNS)], *rows]
+
+
+def mlp_volumes_table(result: xarray.Dataset) -> list[list[str]]:
+    contrast = result["contrast"].isel(stage=slice(1, None)).mean("stage")
+    return _by_decoder(result, {"log10 dv held out less kept, mean over layers": contrast})
 
 
 def mlp_profiles_figure(result: xarray.Dataset) -> Figure:
     """Draw Fig. 14: probes and factorization of MLPs, with a CNN for comparison."""
     depths, cnn_depth = tables.listed_attribute(result, "mlp_depths"), result.attrs["cnn_depth"]
-    shades = pyplot.get_cmap("viridis")(np.linspace(0.05, 0.9, len(depths)))
+    colors = shades(ARCHITECTURES[MLP_ARM], len(depths))
 
     def lines(ax: Axes, code: str, name: str) -> None:
         own = result[name].sel(encoding=code)
-        for depth, color in zip(depths, shades, strict=True):
+        for depth, color in zip(depths, colors, strict=True):
             band(ax, own.sel(decoder=MLP_ARM, depth=depth), f"MLP {depth}", color)
         cnn = own.sel(decoder=CNN_ARM, depth=cnn_depth)
-        band(ax, cnn, f"CNN {cnn_depth}", HOLDOUT_COLOR, linestyle="--", marker="s")
+        band(ax, cnn, f"CNN {cnn_depth}", ARCHITECTURES[CNN_ARM], linestyle="--", marker="s")
 
     return probes_and_factorization(lines)
 
 
 def mlp_profiles_caption(result: xarray.Dataset) -> str:
-    words = []
-    for code in CODES:
-        own = result["factorization"].sel(encoding=code)
-        fall = (own.isel(stage=0) - own.min("stage")).mean("seed")
-        mlp = fall.sel(decoder=MLP_ARM).mean().item()
-        cnn = fall.sel(decoder=CNN_ARM, depth=result.attrs["cnn_depth"]).item()
-        words.append(f"{code} code: {mlp:.2f} for MLPs, {cnn:.2f} for the CNN")
     return (
         "Held-out linear probes and factorization along the stages of MLPs and of a CNN (dashed), means and standard "
-        f"errors over {seed_count(result['factorization'])}. Fall of factorization from the input to its lowest stage: "
-        f"{'; '.join(words)}."
+        f"errors over {seed_count(result['factorization'])}."
     )
 
 
+def mlp_profiles_table(result: xarray.Dataset) -> list[list[str]]:
+    own = result["factorization"]
+    return _by_decoder(result, {"fall of F from the input to its lowest stage": own.isel(stage=0) - own.min("stage")})
+
+
 FIGURES = (
-    FigureSpec("fig13", "Volume element of MLPs", ("mlp",), mlp_volumes_figure, mlp_volumes_caption),
-    FigureSpec("fig14", "Probes and factorization of MLPs", ("mlp",), mlp_profiles_figure, mlp_profiles_caption),
-)
+    FigureSpec(
+        "fig13", "Volume element of MLPs", ("mlp",), mlp_volumes_figure, mlp_volumes_caption, mlp_volumes_table
+    ),
+    FigureSpec(
+        "fig14", "Probes and factorization of MLPs", ("mlp",), mlp_profiles_figure, mlp_profiles_caption,
+        mlp_profiles_table,
+    ),
+)  # fmt: skip

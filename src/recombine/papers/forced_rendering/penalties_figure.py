@@ -10,11 +10,12 @@ from matplotlib import pyplot
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch, Rectangle
+from matplotlib.ticker import NullFormatter
 
 from recombine import panels
-from recombine.papers.forced_rendering.penalties import ARMS, BOTH, NONE, RAW, UNIT, VARIANCE
+from recombine.papers.forced_rendering.penalties import ARMS, BOTH, NONE, RAW, UNIT
 from recombine.papers.forced_rendering.penalties_claims import log_roughness
-from recombine.reproduction.figures import FigureSpec
+from recombine.reproduction.figures import FigureSpec, cell
 
 
 def penalties_figure(result: xarray.Dataset) -> Figure:
@@ -25,16 +26,17 @@ def penalties_figure(result: xarray.Dataset) -> Figure:
         figure = pyplot.figure(figsize=(9.8, 6.3), layout="constrained")
         top, bottom = panels.divided(figure, 2, 1, height_ratios=[1.15, 1.1])
         left, right = panels.divided(top, 1, 2, width_ratios=[1.25, 1])
-        maps, scatter = panels.divided(bottom, 1, 2, width_ratios=[1.25, 1])
+        below, scatter = panels.divided(bottom, 1, 2, width_ratios=[1.25, 1])
         _schematic(left.subplots(), result, middle)
-        pairs, volumes = right.subplots(2, 2), maps.subplots(2, stages)
+        pairs, volumes, maps = right.subplots(2, 2), below.subplots(2, stages), {}
         for row, (arm, label) in enumerate({NONE: ARMS[NONE], BOTH: "both penalties"}.items()):
             for ax, factor in zip(pairs[row], ("x", "y"), strict=True):
-                _embedding(ax, result, arm, factor, middle)
+                image = _embedding(ax, result, arm, factor, middle)
                 ax.set_title(f"{factor} = {middle}", fontsize=8)
-            panels.volume_line(list(volumes[row]), result, result["log_volume"].sel(arm=arm, vectors=UNIT))
             pairs[row, 0].set_ylabel(label)
-            volumes[row, 0].set_ylabel(label)
+            maps[label] = result["log_volume"].sel(arm=arm, vectors=UNIT)
+        panels.color_bar(pairs, image, "share of largest", ticks=(-1, 0, 1))
+        panels.volume_maps(volumes, result, maps)
         panels.letter(pairs[0, 0], "b", f"x = {middle}")
         panels.letter(volumes[0, 0], "c", "log10 dv: in")
         ax = scatter.subplots()
@@ -43,6 +45,7 @@ def penalties_figure(result: xarray.Dataset) -> Figure:
             (dots,) = ax.plot(own["id_mse"], own["ood_mse"], marker, color=color, label=label, markersize=4.5)
             dots.set(alpha=0.75, markeredgewidth=0)
         ax.set(xscale="log", yscale="log", xlabel="ID MSE", ylabel="OOD MSE")
+        ax.xaxis.set_minor_formatter(NullFormatter())  # labels within a decade would overlap
         ax.legend(fontsize=8)
         panels.letter(ax, "d", f"ablation, {panels.seed_count(result['ood_mse'].sel(vectors=UNIT))}")
     return figure
@@ -56,9 +59,9 @@ def _schematic(ax: Axes, result: xarray.Dataset, value: int) -> None:
     arrows = [((7.1, 2.5), (8.0, 2.5))]
     for row, factor in enumerate(("x", "y")):
         base = 3.1 - 2.2 * row
-        for cell in range(6):
-            box: dict[str, Any] = {"facecolor": panels.COLORS[0] if cell == 2 else "white", "edgecolor": "black"}
-            ax.add_patch(Rectangle((0.3, base + 0.25 * cell), 0.35, 0.25, linewidth=0.6, **box))
+        for place in range(6):
+            box: dict[str, Any] = {"facecolor": panels.COLORS[0] if place == 2 else "white", "edgecolor": "black"}
+            ax.add_patch(Rectangle((0.3, base + 0.25 * place), 0.35, 0.25, linewidth=0.6, **box))
         ax.text(0.48, base - 0.3, factor, ha="center", fontsize=9)
         _embedding(ax.inset_axes((2.3, base, 1.6, 1.6), transform=ax.transData), result, BOTH, factor, value)
         arrows += [((0.8, base + 0.75), (2.2, base + 0.75)), ((4.0, base + 0.75), (5.4, 2.5))]
@@ -74,12 +77,13 @@ def _schematic(ax: Axes, result: xarray.Dataset, value: int) -> None:
     panels.bare(inset)
 
 
-def _embedding(ax: Axes, result: xarray.Dataset, arm: str, factor: str, value: int) -> None:
+def _embedding(ax: Axes, result: xarray.Dataset, arm: str, factor: str, value: int) -> Any:
     image = result["embedding"].sel(arm=arm, factor=factor).isel(value=value).values
     image = image - np.median(image)  # a constant offset would hide the bands
     top = float(np.abs(image).max()) or 1.0
-    ax.imshow(image, cmap="PuOr", vmin=-top, vmax=top)
+    shown = ax.imshow(image / top, cmap="PuOr", vmin=-1, vmax=1)
     panels.bare(ax)
+    return shown
 
 
 def _mean(result: xarray.Dataset, name: str, arm: str) -> float:
@@ -87,33 +91,34 @@ def _mean(result: xarray.Dataset, name: str, arm: str) -> float:
 
 
 def penalties_caption(result: xarray.Dataset) -> str:
-    unit = result.sel(vectors=UNIT)
-    errors = ", ".join(
-        f"{label} {panels.geometric_mean(unit['ood_over_blank'].sel(arm=arm)):.2g} "
-        f"(ID {panels.geometric_mean(unit['id_over_blank'].sel(arm=arm)):.2g})"
-        for arm, label in ARMS.items()
-    )
-    conventions = []
-    for arm in (VARIANCE, BOTH):
-        over = result["ood_over_blank"].sel(arm=arm)
-        raw, own = panels.of_shared_seeds(over.sel(vectors=RAW), over.sel(vectors=UNIT))
-        means = f"{panels.geometric_mean(raw):.2f} against {panels.geometric_mean(own):.2f} on unit vectors"
-        conventions.append(f"{ARMS[arm]} {means} ({panels.seed_count(raw)})")
-    without, penalised = (10 ** log_roughness(unit.sel(arm=arm)).mean().item() for arm in (NONE, BOTH))
     return (
-        "(a) Architecture, with embeddings of the penalised network. (b) Embeddings of the middle value, minus their "
-        f"median, without and with both penalties: effective rank {_mean(result, 'rank', NONE):.1f} and "
-        f"{_mean(result, 'rank', BOTH):.1f}, band index {_mean(result, 'band', NONE):.2f} and "
-        f"{_mean(result, 'band', BOTH):.2f}, bands within a pixel of their coordinate "
-        f"{100 * _mean(result, 'aligned', NONE):.0f} % and {100 * _mean(result, 'aligned', BOTH):.0f} %, means over "
-        f"all values and {panels.seed_count(unit['rank'])}. (c) log10 of the volume element by stage, from finite "
-        "differences since one-hot codes have no derivative, after aligning embeddings of neighbouring values in sign; "
-        "its roughness over held-out points (median absolute Laplacian, geometric mean over hidden stages and output) "
-        f"is {without:.3f} without and {penalised:.3f} with both penalties. (d) Held-out against training error, one "
-        "dot per seed. Held-out error over blank, geometric mean over seeds because of a "
-        f"few outliers: {errors}. The same with the published scripts' penalty on raw vectors, over seeds trained with "
-        f"both: {', '.join(conventions)}."
+        "(a) Architecture, with embeddings of the penalised network; (b) embeddings of the middle value, less their "
+        "median, as a share of their largest absolute value; (c) log10 of the volume element by stage, less its "
+        "median, from finite differences since one-hot codes have no derivative, after aligning embeddings of "
+        "neighbouring values in sign; (d) held-out against training error, one dot per seed; the table gives means "
+        f"over {panels.seed_count(result['rank'].sel(vectors=UNIT))}, geometric ones of errors because of a few "
+        "outliers."
     )
+
+
+def penalties_table(result: xarray.Dataset) -> list[list[str]]:
+    unit, rows = result.sel(vectors=UNIT), []
+    for arm, label in ARMS.items():
+        own, over = unit.sel(arm=arm), result["ood_over_blank"].sel(arm=arm)
+        raw, _ = panels.of_shared_seeds(over.sel(vectors=RAW), over.sel(vectors=UNIT))
+        errors = [own["ood_over_blank"], own["id_over_blank"], *([raw] if raw.size else [])]
+        numbers = [f"{panels.geometric_mean(values):.2g}" for values in errors]
+        roughness = 10 ** log_roughness(own).mean()
+        properties = cell(_mean(result, "rank", arm), 1), cell(_mean(result, "band", arm)), cell(roughness, 3)
+        rows.append([label, *numbers, *["–"] * (3 - len(numbers)), *properties, cell(_mean(result, "aligned", arm))])
+    heads = ["held-out error / blank", "kept error / blank", "held-out error / blank, published penalty on raw vectors"]
+    more = [
+        "effective rank",
+        "band index",
+        "roughness of log10 dv",
+        "share of bands within a pixel of their coordinate",
+    ]
+    return [["penalty", *heads, *more], *rows]
 
 
 def embeddings_figure(result: xarray.Dataset) -> Figure:
@@ -122,31 +127,38 @@ def embeddings_figure(result: xarray.Dataset) -> Figure:
     columns = 8 if values > 16 else 6
     rows = -(-values // columns)
     with panels.styled():
-        figure = pyplot.figure(figsize=(9.4, 1.05 * 2 * rows * 4.5 / columns + 0.6), layout="constrained")
-        for part_row, factor in zip(panels.divided(figure, 2, 2), ("x", "y"), strict=True):
+        figure = pyplot.figure(figsize=(10.0, 1.05 * 2 * rows * 4.5 / columns + 0.6), layout="constrained")
+        maps, bar = panels.divided(figure, 1, 2, width_ratios=[12, 1])
+        for part_row, factor in zip(panels.divided(maps, 2, 2), ("x", "y"), strict=True):
             for part, arm in zip(part_row, (NONE, BOTH), strict=True):
                 axes = part.subplots(rows, columns, squeeze=False, gridspec_kw={"wspace": 0.02, "hspace": 0.02}).flat
                 for value, ax in enumerate(axes[:values]):
-                    _embedding(ax, result, arm, factor, value)
+                    image = _embedding(ax, result, arm, factor, value)
                 for ax in axes[values:]:
                     ax.set_visible(False)
                 name = "without penalties" if arm == NONE else "with both penalties"
                 part.suptitle(f"{factor} embeddings {name}", fontsize=9)
+        bar.colorbar(image, cax=bar.add_axes((0.0, 0.3, 0.18, 0.4)), ticks=(-1, 0, 1), label="share of largest")
     return figure
 
 
 def embeddings_caption(result: xarray.Dataset) -> str:
     return (
-        f"All embedding images of x and of y for values 0 to {result.sizes['value'] - 1}, first seed, each minus "
-        "its median and with its own colour scale. Band index (share of an image's variance along one axis) over "
-        f"{panels.seed_count(result['band'].sel(vectors=UNIT))}: "
-        f"{_mean(result, 'band', NONE):.2f} without and {_mean(result, 'band', BOTH):.2f} with both penalties."
+        f"All embedding images of x and of y for values 0 to {result.sizes['value'] - 1}, first seed, each less its "
+        "median and as a share of its largest absolute value; the band index (share of an image's variance along "
+        f"one axis) is {_mean(result, 'band', NONE):.2f} without and {_mean(result, 'band', BOTH):.2f} with both, "
+        f"mean over {panels.seed_count(result['band'].sel(vectors=UNIT))}."
     )
 
 
 FIGURES = (
     FigureSpec(
-        "fig3", "Remedy A: rendered embeddings and their penalties", ("penalties",), penalties_figure, penalties_caption
+        "fig3",
+        "Remedy A: rendered embeddings and their penalties",
+        ("penalties",),
+        penalties_figure,
+        penalties_caption,
+        penalties_table,
     ),
     FigureSpec(
         "fig6", "All embeddings, without and with penalties", ("penalties",), embeddings_figure, embeddings_caption

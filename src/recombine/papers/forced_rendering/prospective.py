@@ -32,13 +32,14 @@ from recombine.metrics import effective_rank, gram_matrix, nearest_values, schmi
 from recombine.panels import COLORS, seed_count, styled
 from recombine.papers.forced_rendering import factors, markers_ranking
 from recombine.papers.forced_rendering.markers import FEW_BUMPS, MARKERS, OUTPUT
+from recombine.papers.forced_rendering.palette import arm_styles
 from recombine.papers.forced_rendering.presets import kept_combinations
 from recombine.papers.forced_rendering.samples import COMPOSING_ACCURACY, learnt, sample
 from recombine.papers.forced_rendering.scores import training_fit
 from recombine.papers.forced_rendering.stripes import MANY, StripeSettings
 from recombine.reproduction.claims import Claim, Data, Sample, Statement
 from recombine.reproduction.criteria import above
-from recombine.reproduction.figures import FigureSpec
+from recombine.reproduction.figures import FigureSpec, cell
 from recombine.reproduction.intervals import Resampled
 from recombine.reproduction.measuring import Batch, base_attributes, stage_profile, tabulate
 from recombine.reproduction.preset import Count, Seeds
@@ -313,10 +314,10 @@ def draw(result: xarray.Dataset) -> Figure:
     with styled():
         figure, (left, right) = pyplot.subplots(1, 2, figsize=(8.6, 3.4), layout="constrained")
         names = list(dict.fromkeys(str(name) for name in networks["setting"].values))
-        for name, color in zip(names, COLORS, strict=False):
+        for name, style in arm_styles(names).items():
             own = networks.isel(network=np.flatnonzero(networks["setting"].values == name))
-            left.plot(own["value"].sel(marker=marker, share=FINAL), own["held_out"], "o", markersize=3, alpha=0.6,
-                      color=color, markeredgewidth=0, label=name)  # fmt: skip
+            left.plot(own["value"].sel(marker=marker, share=FINAL), own["held_out"], markersize=3.5, alpha=0.6,
+                      markeredgewidth=0, label=name, **{**style, "linestyle": "none"})  # fmt: skip
         left.axvline(RULES[marker]["threshold"], color="black", linewidth=0.8, linestyle=":")
         left.axhline(COMPOSING_ACCURACY, color="0.7", linewidth=0.8, zorder=0)
         left.set(xlabel=f"{MARKERS[marker].title}, output", ylabel="held-out accuracy")
@@ -347,22 +348,25 @@ def _pooled(networks: xarray.Dataset, marker: str, share: float) -> float:
 
 
 def caption(result: xarray.Dataset) -> str:
-    networks = ended(result)
-    composing = networks["held_out"].values >= COMPOSING_ACCURACY
-    numbers = ", ".join(
-        f"{name} {int(composing[own].sum())} of {int(own.sum())}"
-        for name in dict.fromkeys(str(part) for part in networks["setting"].values)
-        for own in [networks["setting"].values == name]
-    )
-    marker = CHOSEN[0]
-    scores = {share: _pooled(networks, marker, share) for share in networks["share"].values.tolist()}
-    rates = "; ".join(f"{score:.2f} after {share:g} of the steps" for share, score in scores.items() if score == score)
     return (
         "Left: held-out accuracy against the Schmidt rank of the output, in settings that the marker study does not "
-        f"have; dotted: the threshold fixed in advance ({RULES[marker]['threshold']:g}). Composing: {numbers}; "
-        f"{seed_count(result['held_out'])} per condition. Right: how well markers tell composing from failing networks "
-        f"of the same setting, at several lengths of training. Schmidt rank: {rates or 'not measured'}."
+        f"have (dotted: the threshold fixed in advance, {RULES[CHOSEN[0]]['threshold']:g}); right: how well markers "
+        "tell composing from failing networks of the same setting, at several lengths of training; "
+        f"{seed_count(result['held_out'])} per condition."
     )
 
 
-FIGURES = (FigureSpec("prospective", "Predicting which networks compose", ("prospective",), draw, caption),)
+def table(result: xarray.Dataset) -> list[list[str]]:
+    networks = ended(result)
+    composing = networks["held_out"].values >= COMPOSING_ACCURACY
+    rows = []
+    for name in dict.fromkeys(str(part) for part in networks["setting"].values):
+        own = networks["setting"].values == name
+        rows.append([f"composing networks, {name}", f"{int(composing[own].sum())} of {int(own.sum())}"])
+    for share in networks["share"].values.tolist():
+        auroc = cell(_pooled(networks, CHOSEN[0], share))
+        rows.append([f"AUROC of the Schmidt rank after {share:g} of the steps", auroc])
+    return [["quantity", "value"], *rows]
+
+
+FIGURES = (FigureSpec("prospective", "Predicting which networks compose", ("prospective",), draw, caption, table),)

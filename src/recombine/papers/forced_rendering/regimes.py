@@ -16,18 +16,20 @@ import numpy as np
 import xarray
 from matplotlib import pyplot
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 from torch import Tensor
 
 from recombine.metrics import effective_rank, gram_matrix, partial_factorization, schmidt_spectrum
-from recombine.panels import COLORS, bar_groups, seed_count, styled
+from recombine.panels import divided, group_dots, seed_count, styled
 from recombine.papers.forced_rendering.controls import Settings
+from recombine.papers.forced_rendering.palette import arm_styles
 from recombine.papers.forced_rendering.penalties import BOTH, NONE, penalised_spec
 from recombine.papers.forced_rendering.samples import PENALISED, UNPENALISED, difference
 from recombine.papers.forced_rendering.scores import training_fit
 from recombine.papers.forced_rendering.stripes import MANY
 from recombine.reproduction.claims import Claim, Data, Sample, Statement
 from recombine.reproduction.criteria import effect
-from recombine.reproduction.figures import FigureSpec
+from recombine.reproduction.figures import FigureSpec, cell
 from recombine.reproduction.measuring import Batch, base_attributes, tabulate
 from recombine.reproduction.study import Arm, Study, Trials
 
@@ -138,43 +140,48 @@ PANELS = {
 def regimes_figure(result: xarray.Dataset) -> Figure:
     """Plot Schmidt spectra and ranks, single-factor weights, and distances to the ideal kernel."""
     arms = [str(arm) for arm in result["arm"].values]
-    ticks = [arm.replace(", ", ",\n").replace(" and ", "\nand ") for arm in arms]
+    styles = arm_styles(arms)
     with styled():
-        figure, (spectra, *axes) = pyplot.subplots(1, 4, figsize=(12.4, 3.5), layout="constrained")
+        figure = pyplot.figure(figsize=(12.4, 3.2), layout="constrained")
+        left, right = divided(figure, 1, 2, width_ratios=[1, 3.4])
+        spectra, axes = left.subplots(), right.subplots(1, 3, sharey=True)
         modes = np.arange(1, result.sizes["mode"] + 1)
-        for arm, color in zip(arms, COLORS, strict=False):
+        for arm, style in styles.items():
             means = result["schmidt"].sel(arm=arm).mean("seed")
-            spectra.plot(modes, means, "o-", markersize=3.5, color=color, label=arm)
+            spectra.plot(modes, means, markersize=3.5, label=arm, **style)
         for number, ideal in enumerate(np.unique(result["ideal_schmidt"].values.round(6), axis=0)):
             spectra.plot(modes, ideal, "k:", label="ideal bumps" if number == 0 else None)
-        spectra.set(yscale="log", xlabel="mode", title="operator-Schmidt values")
-        spectra.set_ylim(bottom=1e-3)
+        spectra.set(yscale="log", xlabel="mode", title="operator-Schmidt values", ylim=(1e-3, 3))
+        spectra.xaxis.set_major_locator(MaxNLocator(6, integer=True))
         spectra.legend(fontsize=7)
         for ax, (name, title) in zip(axes, PANELS.items(), strict=True):
-            bar_groups(ax, arms, {arm: result[name].sel(arm=arm).values for arm in arms}, COLORS)
-            ax.set_xticks(range(len(arms)), ticks, rotation=35, ha="right", fontsize=7)
-            dotted = result.get(f"ideal_{name}", 0 * result["ideal_schmidt_rank"])  # the distance to itself is 0
-            for k, ideal in enumerate(dotted.values):
-                ax.plot([k - 0.42, k + 0.42], [ideal] * 2, color="black", linestyle=":", linewidth=1.2)
+            group_dots(
+                ax, {arm: result[name].sel(arm=arm).values for arm in arms}, [styles[arm]["color"] for arm in arms]
+            )
+            for k, ideal in enumerate(_of_ideal_bumps(result, name).values):
+                ax.plot([ideal] * 2, [k - 0.42, k + 0.42], color="black", linestyle=":", linewidth=1.2)
             ax.set_title(title)
     return figure
 
 
+def _of_ideal_bumps(result: xarray.Dataset, name: str) -> xarray.DataArray:
+    """Return the value for ideal bumps; the distance to itself is 0."""
+    return result.get(f"ideal_{name}", 0 * result["ideal_schmidt_rank"])
+
+
 def regimes_caption(result: xarray.Dataset) -> str:
-    means = result[list(PANELS)].mean("seed")
-    words, ideals = [], dict[str, list[str]]()
-    for arm in result["arm"].values:
-        words.append(f"{arm} {', '.join(f'{means[name].sel(arm=arm).item():.2f}' for name in PANELS)}")
-        own = [result[name].sel(arm=arm).item() for name in ("ideal_schmidt_rank", "ideal_single_factor")]
-        ideals.setdefault(" and ".join(f"{value:.2f}" for value in own), []).append(str(arm))
-    ideal = ", ".join(f"{numbers} ({'; '.join(arms)})" for numbers, arms in ideals.items())
     return (
-        f"Kernel (cosine Gram matrix) of the outputs over the whole grid, {seed_count(result['schmidt_rank'])}. "
-        "Effective number of Schmidt terms, weight in single-factor terms, and relative distance to the kernel of "
-        f"ideal bumps: {'; '.join(words)}. Dotted: ideal bumps with each arm's settings (distance 0): {ideal}. "
-        "A.4 calls one Schmidt term purely factorized, A.5 calls one N-factor term memorisation; the ideal kernel is "
-        "both."
+        "Kernel (cosine Gram matrix) of the outputs over the whole grid: effective number of Schmidt terms, weight in "
+        "single-factor terms, and relative distance to the kernel of ideal bumps with each arm's settings (dotted), "
+        f"{seed_count(result['schmidt_rank'])}; lines are medians."
     )
 
 
-FIGURES = (FigureSpec("regimes", "Kernel regimes", ("regimes",), regimes_figure, regimes_caption),)
+def regimes_table(result: xarray.Dataset) -> list[list[str]]:
+    columns = {title: result[name].mean("seed") for name, title in PANELS.items()}
+    columns |= {f"{PANELS[name]}, ideal bumps": _of_ideal_bumps(result, name) for name in list(PANELS)[:2]}
+    rows = [[str(arm), *(cell(own.sel(arm=arm)) for own in columns.values())] for arm in result["arm"].values]
+    return [["mean", *columns], *rows]
+
+
+FIGURES = (FigureSpec("regimes", "Kernel regimes", ("regimes",), regimes_figure, regimes_caption, regimes_table),)

@@ -19,7 +19,7 @@ from matplotlib.figure import Figure, SubFigure
 from recombine.metrics.stages import INPUT
 from recombine.panels import COLORS, HOLDOUT_COLOR, band, bare, divided, seed_count, styled
 from recombine.papers.forced_rendering.rotation import BLEND, OUTPUT, TRUTH
-from recombine.reproduction.figures import FigureSpec
+from recombine.reproduction.figures import FigureSpec, cell
 
 QUARTERS = (0, 90, 180, 270, 360)
 PICTURES = {OUTPUT: "(c) network", BLEND: "(d) linear blend", TRUTH: "truth"}
@@ -46,34 +46,34 @@ def rotation_figure(result: xarray.Dataset) -> Figure:
     """Plot errors against angle, weights against the gap's width, stages in two dimensions, and images in the gap."""
     methods = embeddings()
     with styled():
-        figure = pyplot.figure(figsize=(9.2, 5.7 + 1.7 * len(methods)), layout="constrained")
-        curves, stages, pictures = divided(figure, 3, 1, height_ratios=[2.1, 1.8 * len(methods), 3.0])
-        _curves(curves, result)
+        figure = pyplot.figure(figsize=(9.2, 7.4 + 1.7 * len(methods)), layout="constrained")
+        top, stages, pictures, bottom = divided(figure, 4, 1, height_ratios=[1.8, 1.8 * len(methods), 3.0, 1.9])
+        first, (second, last) = top.subplots(), bottom.subplots(1, 2)
+        _curves(first, result, {"error": COLORS[0]})
+        first.set(title="(a) one digit", ylabel="MSE over that of blank")
         _stages(stages, result, methods)
         _pictures(pictures, result)
+        _curves(second, result, {"many_error": COLORS[0], "many_error_others": COLORS[1]})
+        second.set(title=f"(e) {result.attrs['digits']} digits, a gap for one", ylabel="MSE over that of blank")
+        _weights(last, result)
     return figure
 
 
-def _curves(part: SubFigure, result: xarray.Dataset) -> None:
-    """Plot the error against angle, with the gap shaded up to the adjacent training angles."""
-    many = {"many_error": "digit with the gap", "many_error_others": "other digits, mean"}
-    panels = {"(a) one digit": {"error": ""}, f"(e) {result.attrs['digits']} digits, a gap for one": many}
-    *axes, last = part.subplots(1, 3)
-    axes[1].sharey(axes[0])
-    _weights(last, result)
-    for ax, (title, labels) in zip(axes, panels.items(), strict=True):
-        for name, color in zip(labels, ("C0", "C1"), strict=False):
-            error = result[name].dropna("seed", how="all")
-            dim = str(error.dims[1])
-            angle, (low, high) = error[dim].values, error.quantile((0.05, 0.95), dim="seed").values
-            ax.fill_between(angle, low, high, color=color, alpha=0.25, linewidth=0)
-            ax.plot(angle, error.mean("seed").values, color=color, linewidth=1.4, label=labels[name] or None)
-        inside, step = angle[result[dim.replace("angle", "gap")].values], angle[1] - angle[0]
-        ax.axvspan(inside.min() - step, inside.max() + step, color=HOLDOUT_COLOR, alpha=0.14, linewidth=0)
-        ax.set(title=title, xlabel="angle (degrees)", xlim=(0, 360), xticks=QUARTERS)
-    axes[1].legend(loc="upper right")
-    axes[0].set_ylim(bottom=0)  # set after drawing both panels, which share the axis
-    axes[0].set_ylabel("MSE over that of blank")
+def _curves(ax: Axes, result: xarray.Dataset, colors: Mapping[str, str]) -> None:
+    """Plot errors against angle, with the gap shaded up to the adjacent training angles."""
+    lines = []
+    for name, color in colors.items():
+        error = result[name].dropna("seed", how="all")
+        dim = str(error.dims[1])
+        angle, (low, high) = error[dim].values, error.quantile((0.05, 0.95), dim="seed").values
+        ax.fill_between(angle, low, high, color=color, alpha=0.25, linewidth=0)
+        lines += ax.plot(angle, error.mean("seed").values, color=color, linewidth=1.4)
+    inside, step = angle[result[dim.replace("angle", "gap")].values], angle[1] - angle[0]
+    ax.axvspan(inside.min() - step, inside.max() + step, color=HOLDOUT_COLOR, alpha=0.14, linewidth=0)
+    ax.set(xlabel="angle (degrees)", xlim=(0, 360), xticks=QUARTERS)
+    ax.set_ylim(0, (1.6 if len(lines) > 1 else 1) * ax.get_ylim()[1])  # room for the legend
+    if len(lines) > 1:
+        ax.legend(lines, ["digit with the gap", "other digits, mean"], loc="upper right")
 
 
 def _weights(ax: Axes, result: xarray.Dataset) -> None:
@@ -83,6 +83,7 @@ def _weights(ax: Axes, result: xarray.Dataset) -> None:
         band(ax, weights.sel(digits=digits).transpose("width", "seed"), digits, color)
     ax.axhline(0, color="0.7", linewidth=0.8, zorder=0)
     ax.set(title="(f) edges less truth", xlabel="width of the gap (degrees)", ylabel="weight", ylim=(-1.05, 1.05))
+    ax.set_xticks(weights["width"].values)
     ax.legend(loc="upper left")
 
 
@@ -136,40 +137,38 @@ def _pictures(part: SubFigure, result: xarray.Dataset) -> None:
 
 
 def rotation_caption(result: xarray.Dataset) -> str:
-    def mean(name: str) -> str:
-        return f"{float(result[name].mean()):.2g}"
-
     shown = result["shown"].values
-    after_input = result["stage"] != INPUT  # at the input the ratio is 1 by construction
-    fastest = result["stage_speed"].sel(stage=after_input).max("stage")
     by = "UMAP and principal components" if UMAP in embeddings() else "principal components (UMAP is not installed)"
     return (
-        f"A digit rotated by every angle except those strictly between {shown[0]:.0f}° and {shown[-1]:.0f}° (shaded). "
-        "(a) Error over angle, relative to a blank image, mean and 5–95 % range over "
-        f"{seed_count(result['ood_over_blank'])}: {mean('ood_over_blank')} in the gap, {mean('mid_gap_error')} in its "
-        f"middle, {mean('id_over_blank')} outside. (b) Stages of the first seed's network over all angles, by {by}, "
-        "gap in orange. × marks a stage's speed (change per degree) inside the gap relative to outside, mean over "
-        f"seeds; {fastest.mean().item():.2g} on average in the fastest layer. (c) Outputs of the first seed's "
-        "network and (d) linear blends of the true images at the gap's edges. Regressing outputs in the middle half of "
-        f"the gap on the truth and the edges gives weights of {mean('truth_weight')} for the truth and "
-        f"{mean('edges_weight')} for both edges together, which explain "
-        f"{100 * float(result['explained'].mean()):.0f} % of the outputs' square. "
-        f"(e) {result.attrs['digits']} digits, one of them with the gap, "
-        f"{seed_count(result['many_ood_over_blank'])}: error {mean('many_ood_over_blank')} in the gap, "
-        f"{mean('many_id_over_blank')} elsewhere; weights {mean('many_truth_weight')} for the truth and "
-        f"{mean('many_edges_weight')} for the edges. (f) Weight of the edges minus that of the truth by the width of "
-        f"the gap, mean and standard error over {seed_count(result['gaps_edges_less_truth'])}: {_by_width(result)}."
+        f"A digit rotated by every angle except those strictly between {shown[0]:.0f}° and {shown[-1]:.0f}° (shaded): "
+        "(a) error over angle, relative to a blank image, mean and 5–95 % range over "
+        f"{seed_count(result['ood_over_blank'])}; (b) stages of the first seed's network over all angles, by {by}, "
+        "gap in orange, with each stage's speed (change per degree) inside the gap relative to outside, mean over "
+        "seeds (×); (c) outputs of the first seed's network and (d) linear blends of the true images at the gap's "
+        f"edges; (e) the error with {result.attrs['digits']} digits, one of them with the gap, "
+        f"{seed_count(result['many_ood_over_blank'])}; (f) weight of the edges minus that of the truth, in a "
+        "regression of outputs in the middle half of the gap, by its width, mean and standard error over "
+        f"{seed_count(result['gaps_edges_less_truth'])}."
     )
 
 
-def _by_width(result: xarray.Dataset) -> str:
+def rotation_table(result: xarray.Dataset) -> list[list[str]]:
+    names = {
+        "error / blank in the gap": "ood_over_blank", "in its middle": "mid_gap_error",
+        "outside": "id_over_blank", "weight of the truth in the gap": "truth_weight",
+        "weight of both edges": "edges_weight", "share of the outputs' square that they explain": "explained",
+    }  # fmt: skip
+    rows = []
+    for words, name in names.items():
+        many = f"many_{name}"
+        means = (f"{result[own].mean().item():.2g}" if own in result else "–" for own in (name, many))
+        rows.append([words, *means])
     weights = result["gaps_edges_less_truth"].mean("seed")
-    rows = (
-        f"{digits} " + ", ".join(f"{weights.sel(digits=digits, width=width):.2f} at {width:g}°" for width in widths)
-        for digits in weights["digits"].values
-        if len(widths := weights["width"].values)
-    )
-    return "; ".join(rows)
+    for width in weights["width"].values:
+        rows.append([f"edges less truth, gap of {width:g}°", *(cell(own) for own in weights.sel(width=width))])
+    fastest = result["stage_speed"].sel(stage=result["stage"] != INPUT).max("stage")  # at the input, it is 1
+    rows.append(["speed in the gap over that outside, fastest layer", cell(fastest.mean()), "–"])
+    return [["mean", "one digit", f"{result.attrs['digits']} digits"], *rows]
 
 
-FIGURES = (FigureSpec("fig9", "A gap in rotation", ("rotation",), rotation_figure, rotation_caption),)
+FIGURES = (FigureSpec("fig9", "A gap in rotation", ("rotation",), rotation_figure, rotation_caption, rotation_table),)

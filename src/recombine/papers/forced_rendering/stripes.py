@@ -24,7 +24,7 @@ from recombine.papers.forced_rendering.presets import BumpPreset
 from recombine.papers.forced_rendering.scores import training_fit
 from recombine.papers.forced_rendering.threshold_figure import threshold_panel
 from recombine.reproduction import measuring
-from recombine.reproduction.figures import FigureSpec
+from recombine.reproduction.figures import FigureSpec, cell
 from recombine.reproduction.preset import Several
 from recombine.reproduction.study import Arm, InitialRun, Labels, Study, Trials, initial_runs
 from recombine.reproduction.tables import listed_attribute, output
@@ -221,22 +221,22 @@ def stripes_figure(result: xarray.Dataset, threshold: xarray.Dataset, tuning: xa
     }
     stages = int(volumes["bumps alone"].notnull().any(["y", "x"]).sum())
     with panels.styled():
-        figure = pyplot.figure(figsize=(10.2, 9.6), layout="constrained")
-        top, middle, lower, bottom = panels.divided(figure, 4, 1, height_ratios=[1.25, 2.35, 1.95, 1.2])
+        figure = pyplot.figure(figsize=(11.0, 8.4), layout="constrained")
+        top, middle, lower, bottom = panels.divided(figure, 4, 1, height_ratios=[1.15, 3.1, 1.25, 1.5])
         _samples(top.subplots(1, 2 + 2 * len(added)), result, added)
-        left, right = panels.divided(middle, 1, 2, width_ratios=[1.15, 1])
+        left, right = panels.divided(middle, 1, 2, width_ratios=[1, 1.4])
         ax = left.subplots()
         threshold_panel(ax, threshold)
         panels.letter(ax, "c", "data for 90 % accuracy")
-        _tuning(right.subplots(2, 3, gridspec_kw={"width_ratios": [1, 1.1, 1.1]}), tuning)
-        lines = lower.subplots(2, stages)
-        for line, (name, volume) in zip(lines, volumes.items(), strict=True):
-            panels.volume_line(list(line), result, volume)
-            line[0].set_ylabel(name)
-        panels.letter(lines[0, 0], "d", "log10 dv: in")
-        for ax, values in zip(bottom.subplots(1, result.sizes["neuron"]), result["activation"].values, strict=True):
-            panels.grid_image(ax, values, result, **panels.color_limits(values, 0, 100))
-        bottom.suptitle(f"(e) first-stage neurons over (x, y), stripes + {shown} bumps", x=0.01, ha="left", fontsize=9)
+        maps = right.subplots(2, stages)
+        panels.volume_maps(maps, result, volumes)
+        panels.letter(maps[0, 0], "d", "log10 dv: in")
+        neurons = lower.subplots(1, result.sizes["neuron"], squeeze=False)
+        for ax, values in zip(neurons.flat, result["activation"].values, strict=True):
+            image = panels.activation_map(ax, values, result)
+        lower.suptitle(f"(e) first-stage neurons over (x, y), stripes + {shown} bumps", x=0.005, ha="left", fontsize=9)
+        panels.color_bar(neurons, image, "share of range", shrink=0.9, aspect=12)
+        _tuning(bottom.subplots(1, 6, gridspec_kw={"width_ratios": [1, 1.1, 1.1] * 2}), tuning)
     return figure
 
 
@@ -257,61 +257,55 @@ def _samples(axes: np.ndarray, result: xarray.Dataset, added: list[int]) -> None
 
 def _tuning(axes: np.ndarray, tuning: xarray.Dataset) -> None:
     """Plot a neuron from an early stage and one from a late stage."""
-    for line, stage in zip(axes, (0, tuning.sizes["shown"] - 1), strict=True):
+    for line, stage in zip(axes.reshape(2, 3), (0, tuning.sizes["shown"] - 1), strict=True):
         neuron_row(line, tuning, tuning["map"].sel(arm=STRIPES_AND_BUMPS).isel(shown=stage))
         line[1].set_xlabel("x")
         line[2].set_xlabel("y")
-    panels.letter(axes[0, 0], "f", "neuron")
-    axes[0, 1].set_title("mean over y", fontsize=8)
-    axes[0, 2].set_title("mean over x", fontsize=8)
+        line[1].set_title("mean over y", fontsize=8)
+        line[2].set_title("mean over x", fontsize=8)
+    panels.letter(axes[0], "f", "neurons")
 
 
-def neuron_row(axes: np.ndarray, tuning: xarray.Dataset, maps: xarray.DataArray) -> None:
+def neuron_row(axes: np.ndarray, tuning: xarray.Dataset, maps: xarray.DataArray) -> Any:
     """Plot maps of a stage's first neurons and, in the last two panels, their means over y and over x."""
     *pictures, over_y, over_x = axes
     for ax, values, color in zip(pictures, maps.values, panels.COLORS, strict=False):
-        panels.grid_image(ax, values, tuning, **panels.color_limits(values, 0, 100))
+        image = panels.activation_map(ax, values, tuning)
         over_y.plot(tuning["x"].values, values.mean(axis=0), color=color)
         over_x.plot(tuning["y"].values, values.mean(axis=1), color=color)
     axes[0].set_ylabel(str(maps["shown"].values))
     for ax in (over_y, over_x):
         ax.set_yticks([])
+    return image
 
 
 def stripes_caption(result: xarray.Dataset, threshold: xarray.Dataset, _: xarray.Dataset) -> str:
-    added, scores = listed_attribute(result, "added"), result.mean("seed")
-
-    def score(name: str, bumps: int, family: str = WITH) -> float:
-        return float(scores[name].sel(family=family, bumps=bumps))
-
-    with_stripes = "; ".join(
-        f"{n} bumps: {100 * score('ood_accuracy', n):.0f} % in place, error {score('ood_over_blank', n):.2f} of blank"
-        for n in added
-    )
-    alone = "; ".join(
-        f"{n}: {100 * score('ood_accuracy', n, WITHOUT):.0f} %, {score('ood_over_blank', n, WITHOUT):.2f}"
-        for n in added
-        if n
-    )
-    shares = ", ".join(
-        f"{n}: {100 * score('stripe_share', n):.0f} % and {100 * score('bump_share', n):.0f} %" for n in added
-    )
-    shown = int(result.attrs["shown"])
-    failing, composing = (
-        output(own["spread_excess"].mean("seed")).item() for own in (all_bumps(result), striped(result, shown))
-    )
     return (
-        f"(a) Two of {result.sizes['stripe']} stripes. (b) The first seed's outputs at two held-out places after "
-        "training on all stripes and some bumps. In the held-out box, over "
-        f"{panels.seed_count(result['ood_mse'].sel(family=WITH))}: "
-        f"{with_stripes}; the same number without stripes: {alone}. Contributions of the two "
-        f"stripes and of a bump at their crossing to held-out outputs, by number of bumps: {shares}. (c) Smallest "
-        f"training set that puts {100 * threshold.attrs['target']:.0f} % of bumps in place, with "
-        f"{100 * threshold.attrs['confidence']:.0f} % intervals (unbounded ones run off the panel). (d) log10 of the "
-        "volume element by stage; at the output, its standard deviation over the held-out box minus that over the "
-        f"kept points is {failing:.2f} with bumps alone and {composing:.2f} with stripes and {shown} bumps. (e) "
-        "First-stage neurons. (f) Tuning of an early and a late neuron."
+        f"(a) Two of {result.sizes['stripe']} stripes; (b) the first seed's outputs at two held-out places after "
+        f"training on all stripes and some bumps; (c) smallest training set that puts "
+        f"{100 * threshold.attrs['target']:.0f} % of bumps in place, with {100 * threshold.attrs['confidence']:.0f} % "
+        "intervals (unbounded ones run off the panel); (d) log10 of the volume element by stage, less its median; (e) "
+        "first-stage neurons; (f) tuning of an early and a late neuron; the table gives held-out scores, means over "
+        f"{panels.seed_count(result['ood_mse'].sel(family=WITH))}."
     )
+
+
+def stripes_table(result: xarray.Dataset, *_: xarray.Dataset) -> list[list[str]]:
+    scores = result.assign(spread_excess=output(result["spread_excess"])).mean("seed")
+    scores = scores.reindex(family=[WITH, WITHOUT, FULL])  # a preset may have none of one kind
+    shown = {"ood_accuracy": "in place", "ood_over_blank": "error / blank"}
+    shares = {"stripe_share": "contribution of stripes", "bump_share": "contribution of the bump"}
+    excess = "std of log10 dv at the output, held out less kept"
+    rows = []
+    for bumps in listed_attribute(result, "added"):
+        own, alone = striped(scores, bumps), scores.sel(family=WITHOUT, bumps=bumps)
+        both = [cell(part[name], percent=name == "ood_accuracy") for part in (own, alone) for name in shown]
+        rows.append([str(bumps), *both, *(cell(own[n], percent=True) for n in shares), cell(own["spread_excess"])])
+    full = all_bumps(scores)
+    none = [cell(full[name], percent=name == "ood_accuracy") for name in shown]
+    rows.append(["all", "–", "–", *none, "–", "–", cell(full["spread_excess"])])
+    heads = [f"{words}, {family}" for family in ("with stripes", "without") for words in shown.values()]
+    return [["bumps", *heads, *shares.values(), excess], *rows]
 
 
 def percents_figure(result: xarray.Dataset) -> Figure:
@@ -319,23 +313,25 @@ def percents_figure(result: xarray.Dataset) -> Figure:
     images, background = result["stripe_image"].values, float(result.attrs["background"])
     columns = 14
     rows = -(-len(images) // columns)
-    arms = _percent_arms(result)
+    arms, half = _percent_arms(result), -(-result.sizes["sample"] // 2)
+    side = min(1.3, 9.6 / (half * len(arms)))
     with panels.styled():
-        figure = pyplot.figure(figsize=(9.6, 0.68 * rows + 1.35 * len(arms) * 0.78 + 0.9), layout="constrained")
-        top, bottom = panels.divided(figure, 2, 1, height_ratios=[0.62 * rows, 1.05 * len(arms)])
+        figure = pyplot.figure(figsize=(9.6, 0.68 * rows + 2 * side + 0.9), layout="constrained")
+        top, bottom = panels.divided(figure, 2, 1, height_ratios=[0.68 * rows, 2 * side])
         axes = top.subplots(rows, columns, squeeze=False).flat
         for ax, image in zip(axes, images, strict=False):
             panels.drawn_image(ax, image, background=background)
         for ax in axes[len(images) :]:
             ax.set_visible(False)
         panels.letter(axes[0], "a", f"all {len(images)} stripes")
-        lines = bottom.subplots(len(arms), result.sizes["sample"], squeeze=False)
-        for line, (family, bumps) in zip(lines, arms, strict=True):
-            for sample, ax in enumerate(line):
-                image = result["drawing"].sel(family=family, bumps=bumps).isel(sample=sample).values
+        grid = bottom.subplots(2, half * len(arms), squeeze=False)
+        for k, (family, bumps) in enumerate(arms):
+            drawings = result["drawing"].sel(family=family, bumps=bumps).values
+            own = grid[:, k * half : (k + 1) * half]
+            for sample, (ax, image) in enumerate(zip(own.flat, drawings, strict=False)):
                 panels.held_out_drawing(ax, image, result, sample)
-            line[0].set_ylabel(f"{bumps} %")
-        panels.letter(lines[0, 0], "b", "held-out drawings, stripes + p % of the kept bumps")
+            own[0, 0].set_title(f"{bumps} %", loc="left")
+        panels.letter(grid[0, 0], "b", f"{arms[0][1]} %")
     return figure
 
 
@@ -346,27 +342,31 @@ def _percent_arms(result: xarray.Dataset) -> list[tuple[str, int]]:
 
 
 def percents_caption(result: xarray.Dataset) -> str:
-    arms = _percent_arms(result)
-    over = panels.of_shared_seeds(*(result["ood_over_blank"].sel(family=family, bumps=bumps) for family, bumps in arms))
-    errors = ", ".join(f"{bumps} %: {own.mean().item():.2f}" for (_, bumps), own in zip(arms, over, strict=True))
-    accuracy = 100 * result["ood_accuracy"].mean("seed")
-    places = ", ".join(
-        f"{p} %: {accuracy.sel(family=PERCENT, bumps=p).item():.0f} % and "
-        f"{accuracy.sel(family=PERCENT_ALONE, bumps=p).item():.0f} %"
-        for p in listed_attribute(result, "percents")
-        if p
-    )
     return (
-        f"(a) Every stripe of the training set. (b) The first seed's outputs at {result.sizes['sample']} held-out "
-        "places after training on stripes and p % of the kept bumps. Held-out error over blank, mean over the "
-        f"{panels.seed_count(over[0])} that all conditions share: {errors}. Held-out bumps in place, with and without "
-        f"stripes: {places}."
+        f"(a) Every stripe of the training set; (b) the first seed's outputs at {result.sizes['sample']} held-out "
+        "places after training on stripes and p % of the kept bumps; the table gives held-out scores, means over "
+        f"{panels.seed_count(result['ood_over_blank'].sel(family=PERCENT))}, the errors over those that all rows share."
     )
+
+
+def percents_table(result: xarray.Dataset) -> list[list[str]]:
+    arms, accuracy = _percent_arms(result), result["ood_accuracy"].mean("seed")
+    over = panels.of_shared_seeds(*(result["ood_over_blank"].sel(family=family, bumps=bumps) for family, bumps in arms))
+    rows = []
+    for (family, bumps), own in zip(arms, over, strict=True):
+        alone = cell(accuracy.sel(family=PERCENT_ALONE, bumps=bumps), percent=True)
+        rows.append(
+            [f"{bumps} %", cell(own.mean()), cell(accuracy.sel(family=family, bumps=bumps), percent=True), alone]
+        )
+    return [["kept bumps", "error / blank", "in place", "in place, without stripes"], *rows]
 
 
 FIGURES = (
-    FigureSpec("fig4", "Remedy B: stripes", ("stripes", "threshold", "tuning"), stripes_figure, stripes_caption),
     FigureSpec(
-        "fig7", "All stripes, and outputs for stripes and p % of bumps", ("stripes",), percents_figure, percents_caption
+        "fig4", "Remedy B: stripes", ("stripes", "threshold", "tuning"), stripes_figure, stripes_caption, stripes_table
     ),
-)
+    FigureSpec(
+        "fig7", "All stripes, and outputs for stripes and p % of bumps", ("stripes",), percents_figure,
+        percents_caption, percents_table,
+    ),
+)  # fmt: skip

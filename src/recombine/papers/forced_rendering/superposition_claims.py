@@ -16,14 +16,24 @@ from matplotlib import pyplot
 from matplotlib.figure import Figure, SubFigure
 
 from recombine.metrics.errors import MARGIN
-from recombine.panels import COLORS, HOLDOUT_COLOR, band, bare, divided, drawn_image, seed_count, styled
+from recombine.panels import (
+    COLORS,
+    HOLDOUT_COLOR,
+    band,
+    bare,
+    color_bar,
+    divided,
+    drawn_image,
+    seed_count,
+    styled,
+)
 from recombine.papers.forced_rendering import samples
 from recombine.papers.forced_rendering import superposition as measures
 from recombine.papers.forced_rendering.presets import CODES
 from recombine.papers.forced_rendering.superposition import CNN_ARM, COSINE, SHOWN_THRESHOLD, overlap, superposed
 from recombine.reproduction.claims import Claim, Data, Sample, Statement
 from recombine.reproduction.criteria import Criterion, above, effect
-from recombine.reproduction.figures import FigureSpec
+from recombine.reproduction.figures import FigureSpec, cell
 
 SUPERPOSED = 0.2
 """Smallest relevant difference in variance explained."""
@@ -267,65 +277,83 @@ def superposition_row(figure: SubFigure, result: xarray.Dataset) -> None:
     ax.legend(fontsize=5)
 
 
-def superposition_words(result: xarray.Dataset) -> str:
-    """Return the caption of Fig. 1d–e."""
+SUPERPOSITION_WORDS = (
+    "(d) an output in the box, the outputs for each factor with the other one averaged out, the best non-negative sum "
+    "of training images that share x or y, and the truth; (e) the binary kernel, overlap of pixels above "
+    f"{SHOWN_THRESHOLD:g} of a bump's height, and cosine similarity between held-out and kept outputs, and how much "
+    "better the smoothed binary (OR) kernel correlates with the overlap in the interior than product and radial "
+    "kernels do"
+)
+"""Caption of Fig. 1d–e."""
+
+
+def superposition_rows(result: xarray.Dataset) -> list[list[str]]:
+    """Return the rows for Fig. 1d–e of a table of means."""
     networks = result.sel(encoding="bump", decoder=CNN_ARM)
-    matched, mismatched, truth = (
-        f"{100 * networks[name].mean().item():.0f} %" for name in ("matched", "mismatched", "truth")
-    )
-    shown, cosine = (
-        " and ".join(f"{over_rival(networks, rival, name).mean().item():.2f}" for rival in RIVALS)
-        for name in (overlap(SHOWN_THRESHOLD), COSINE)
-    )
-    return (
-        "(d) An output in the box, the outputs for each factor with the other one averaged out, and the best "
-        "non-negative sum of training images that share x or y. In the interior of the box such sums explain "
-        f"{matched} of the outputs' variance, sums of equally many that share neither {mismatched} (difference "
-        f"{superposed(networks).mean().item():.2f}, {seed_count(networks['matched'])}), and the true images {truth}. "
-        f"(e) The binary kernel, overlap of pixels above {SHOWN_THRESHOLD:g} of a bump's height, and cosine similarity "
-        "between held-out and kept outputs. Right: how much better the smoothed binary (OR) kernel correlates with the "
-        "overlap in the interior than product and radial kernels do, by threshold (at "
-        f"{SHOWN_THRESHOLD:g}: {shown}; for cosine similarity: {cosine})."
-    )
+    explained = {
+        "sums of training images that share x or y": networks["matched"],
+        "sums of as many that share neither": networks["mismatched"],
+        "the true images": networks["truth"],
+    }
+    rows = [
+        [f"output variance in the interior explained by {words}", cell(values.mean(), percent=True)]
+        for words, values in explained.items()
+    ]
+    for words, name in ((f"overlap > {SHOWN_THRESHOLD:g}", overlap(SHOWN_THRESHOLD)), ("cosine similarity", COSINE)):
+        for rival in RIVALS:
+            rows.append([f"OR's correlation with {words} less {rival}", cell(over_rival(networks, rival, name).mean())])
+    return rows
 
 
 def kernels_figure(result: xarray.Dataset) -> Figure:
     """Draw Fig. 8: three matrices for the bump code (top) and the rate code (bottom)."""
     kept = int(result.attrs["kept"])
     with styled():
-        figure, axes = pyplot.subplots(2, 3, figsize=(7.6, 5.2), layout="constrained")
+        figure, axes = pyplot.subplots(2, 3, figsize=(8.6, 5.0), layout="constrained")
+        grams = {kernel: result["gram"].sel(encoding=list(CODES), kernel=kernel).values for kernel in measures.KERNELS}
+        others = ~np.eye(result["gram"].shape[-1], dtype=bool)
+        tops = {kernel: float(np.percentile(values[:, others], 99.8)) or 1.0 for kernel, values in grams.items()}
+        images = {}
         for row, code in zip(axes, CODES, strict=True):
             for ax, kernel in zip(row, measures.KERNELS, strict=True):
-                values = result["gram"].sel(encoding=code, kernel=kernel).values
-                off_diagonal = values[~np.eye(len(values), dtype=bool)]
-                top = float(np.percentile(off_diagonal, 99.8)) or float(values.max()) or 1.0
-                image = ax.imshow(values, cmap="magma", vmin=0, vmax=top)
+                image = ax.imshow(grams[kernel][CODES.index(code)], cmap="magma", vmin=0, vmax=tops[kernel])
                 for draw in (ax.axhline, ax.axvline):
                     draw(kept - 0.5, color=HOLDOUT_COLOR, linewidth=0.9, linestyle=(0, (3, 2)))
                 bare(ax)
-                figure.colorbar(image, ax=ax, shrink=0.8)
+                images[kernel] = image
             row[0].set_ylabel(f"{code} code\nkept, then held out")
-        for ax, title in zip(axes[0], measures.KERNELS.values(), strict=True):
-            ax.set_title(title)
+        for column, (kernel, title) in zip(axes.T, measures.KERNELS.items(), strict=True):
+            column[0].set_title(title)
+            color_bar(column, images[kernel], "", shrink=0.7)
     return figure
 
 
 def kernels_caption(result: xarray.Dataset) -> str:
-    networks = result.sel(decoder=CNN_ARM)
-    words = []
-    for kernel, name in (("cosine", COSINE), ("l2", measures.DISTANCE), ("overlap", overlap(SHOWN_THRESHOLD))):
-        bump, rate = (contrast(networks.sel(encoding=code), name).mean().item() for code in CODES)
-        words.append(f"{measures.KERNELS[kernel]} {bump:.2f} against {rate:.2f}")
+    seeds = seed_count(result["block_contrast"].sel(decoder=CNN_ARM, encoding="bump"))
     return (
-        "Matrices over the grid for the first seed's outputs, kept combinations before held-out ones (dashed). Block "
-        "contrast between held-out and kept outputs (similarity of pairs that share x or y minus that of pairs that "
-        "share neither, over its standard deviation), mean over "
-        f"{seed_count(networks['block_contrast'].sel(encoding='bump'))}, bump against rate code: {'; '.join(words)}."
+        "Matrices over the grid for the first seed's outputs, kept combinations before held-out ones (dashed), and, in "
+        "the table, the block contrast between held-out and kept outputs (similarity of pairs that share x or y minus "
+        f"that of pairs that share neither, over its standard deviation), mean over {seeds}."
     )
+
+
+def kernels_table(result: xarray.Dataset) -> list[list[str]]:
+    networks = result.sel(decoder=CNN_ARM)
+    names = {"cosine": COSINE, "l2": measures.DISTANCE, "overlap": overlap(SHOWN_THRESHOLD)}
+    rows = [
+        [measures.KERNELS[kernel], *(cell(contrast(networks.sel(encoding=code), name).mean()) for code in CODES)]
+        for kernel, name in names.items()
+    ]
+    return [["block contrast", *(f"{code} code" for code in CODES)], *rows]
 
 
 FIGURES = (
     FigureSpec(
-        "fig8", "Similarity, distance and overlap of all outputs", ("superposition",), kernels_figure, kernels_caption
+        "fig8",
+        "Similarity, distance and overlap of all outputs",
+        ("superposition",),
+        kernels_figure,
+        kernels_caption,
+        kernels_table,
     ),
 )

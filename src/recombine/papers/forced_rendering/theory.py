@@ -26,15 +26,15 @@ import numpy as np
 import torch
 import xarray
 from matplotlib import pyplot
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from torch import Tensor
 
 from recombine.metrics import effective_rank, gram_matrix, landmarks, metric_tensor, schmidt_spectrum
 from recombine.metrics.registry import STAGE_METRICS, read_stages, stage_profile
-from recombine.panels import COLORS, band, bar_groups, letter, seed_count, styled
+from recombine.panels import band, group_dots, letter, seed_count, styled
 from recombine.papers.forced_rendering.controls import tabulated_with_untrained
 from recombine.papers.forced_rendering.mlp import MLPSettings, matched_depth
+from recombine.papers.forced_rendering.palette import ARCHITECTURES
 from recombine.papers.forced_rendering.penalties import BOTH, NONE, PenaltySettings, penalised_spec
 from recombine.papers.forced_rendering.presets import kept_combinations, whole_grid
 from recombine.papers.forced_rendering.samples import Statistic, difference, measured, number
@@ -42,7 +42,7 @@ from recombine.papers.forced_rendering.scores import training_fit
 from recombine.papers.forced_rendering.stripes import MANY, StripeSettings
 from recombine.reproduction.claims import Claim, Data, Sample, Statement
 from recombine.reproduction.criteria import Criterion, above, effect
-from recombine.reproduction.figures import FigureSpec
+from recombine.reproduction.figures import FigureSpec, cell
 from recombine.reproduction.measuring import Batch, base_attributes
 from recombine.reproduction.preset import Count, Seeds
 from recombine.reproduction.study import Arm, Study, Trials
@@ -322,7 +322,7 @@ CLAIMS = (
 ALONG_STAGES = {
     "linear_factorization": "blocks, linear map, R²",
     "factor_recovery_held": "factors decoded, R²",
-    "additivity": "variance in a sum of blocks",
+    "additivity": "variance, sum of blocks",
     "hole_openness": "width of the hole",
 }
 """Variables plotted against stage, mapped to their column titles."""
@@ -332,48 +332,50 @@ def theory_figure(result: xarray.Dataset) -> Figure:
     """Plot Schmidt ranks, the kernel axis and four variables along the stages, one row per architecture."""
     with styled():
         figure, axes = pyplot.subplots(
-            len(FAMILIES), 2 + len(ALONG_STAGES), figsize=(14.0, 2.5 * len(FAMILIES)), layout="constrained"
+            len(FAMILIES), 2 + len(ALONG_STAGES), figsize=(14.0, 2.3 * len(FAMILIES)), layout="constrained"
         )
         for row, (family, arms) in zip(axes, FAMILIES.items(), strict=True):
-            ranks = {kind: result["held_schmidt"].sel(arm=arm).values for kind, arm in zip(KINDS, arms, strict=True)}
-            bar_groups(row[0], KINDS, ranks, COLORS)
-            row[0].axhline(1, color="black", linestyle=":", linewidth=1)
-            row[0].set_ylim(0.9, max(2.1, row[0].get_ylim()[1]))
-            row[0].tick_params(axis="x", rotation=25)
+            color = ARCHITECTURES[family]
+            lines: list[dict[str, Any]] = [
+                {"color": color}, {"color": color, "linestyle": "--", "markerfacecolor": "white"},
+                {"color": "0.45"}, {"color": "0.45", "linestyle": ":", "markerfacecolor": "white"},
+            ]  # fmt: skip
+            for ax, values in zip(row, (result["held_schmidt"], output(result["above_delta"])), strict=False):
+                dots = {kind: values.sel(arm=arm).values for kind, arm in zip(KINDS, arms, strict=True)}
+                group_dots(ax, dots, [line["color"] for line in lines])
+            row[0].axvline(1, color="black", linestyle=":", linewidth=1)
             row[0].set_ylabel(family)
-            _kernel_axis(row[1], result, arms)
+            row[1].tick_params(labelleft=False)
+            for position in result["landmark_place"].values:
+                row[1].axvline(position, color="0.6", linewidth=0.8, zorder=0)
+            named = ["delta", "bump", "additive"]  # the labels of other kernels would overlap with these
+            row[1].set_xticks(result["landmark_place"].sel(landmark=named).values, named)
             for ax, name in zip(row[2:], ALONG_STAGES, strict=True):
-                for arm, kind, color in zip(arms, KINDS, COLORS, strict=False):
-                    band(ax, result[name].sel(arm=arm).clip(min=0), kind, color)
+                for arm, kind, line in zip(arms, KINDS, lines, strict=True):
+                    band(ax, result[name].sel(arm=arm).clip(min=0), kind, **line)
                 ax.set_ylim(bottom=min(0.8, ax.get_ylim()[0]) if name == "factor_recovery_held" else 0)
-        titles = ("Schmidt rank, held out", "kernel, delta 0 to additive 1", *ALONG_STAGES.values())
+        titles = ("Schmidt rank, held out", "kernel of the outputs", *ALONG_STAGES.values())
         for ax, name, title in zip(axes[0], "abcdef", titles, strict=True):
             letter(ax, name, title)
-        axes[0, 3].legend(fontsize=7, loc="lower left")
+        axes[0, 3].legend(fontsize=7, loc="lower left", handlelength=3)
         for ax in axes[-1, 2:]:
             ax.set_xlabel("stage (0: code)")
     return figure
 
 
-def _kernel_axis(ax: Axes, result: xarray.Dataset, arms: tuple[str, ...]) -> None:
-    """Plot the positions of output kernels between known kernels, one dot per network."""
-    for place, (arm, color) in enumerate(zip(arms, COLORS, strict=False)):
-        values = output(result["above_delta"].sel(arm=arm)).values
-        values = values[np.isfinite(values)]
-        rows = place + np.linspace(-0.25, 0.25, len(values))
-        ax.plot(values, rows, "o", markersize=3, alpha=0.6, color=color, markeredgewidth=0)
-    for name in result["landmark"].values:
-        position = float(result["landmark_place"].sel(landmark=name))
-        ax.axvline(position, color="0.6", linewidth=0.8, zorder=0)
-        if name in ("delta", "bump", "additive"):  # the labels of other kernels would overlap with these
-            top = len(KINDS) - 0.55
-            ax.text(position, top, str(name), rotation=90, fontsize=6, ha="right", va="bottom", color="0.4")
-    ax.set_yticks(range(len(KINDS)), KINDS, fontsize=7)
-    ax.set_ylim(len(KINDS) - 0.5, -0.6)
-
-
 def theory_caption(result: xarray.Dataset) -> str:
-    judged = {
+    return (
+        "Properties in Appendix A of networks without and with a remedy (stripes and 100 bumps; both penalties for the "
+        f"low-rank decoder), trained on the whole grid, and untrained, {seed_count(result['held_schmidt'])}: (a) "
+        "effective number of products of single-factor kernels in the kernel of held-out outputs (dotted: images of "
+        "bumps; lines are medians), (b) position of the outputs' kernels between known kernels (grey lines), from the "
+        "delta kernel (memorisation) to additive kernels, and (c–f) means and standard errors along the stages, in (c) "
+        "and (d) at held-out points."
+    )
+
+
+def theory_table(result: xarray.Dataset) -> list[list[str]]:
+    columns = {
         "Schmidt rank": result["held_schmidt"],
         "blocks, last hidden stage": best_split(result),
         "factors decoded, last hidden stage": last_hidden(result["factor_recovery_held"]),
@@ -381,18 +383,10 @@ def theory_caption(result: xarray.Dataset) -> str:
         "width of the hole, output": output(result["hole_openness"]),
     }
     arms = [arm for family in FAMILIES.values() for arm in family]
-    means = "; ".join(
-        f"{name} " + ", ".join(f"{arm}: {values.sel(arm=arm).mean().item():.2f}" for arm in arms)
-        for name, values in judged.items()
-    )
-    return (
-        "Properties in Appendix A of networks without and with a remedy (stripes and 100 bumps; both penalties for the "
-        f"low-rank decoder), trained on the whole grid, and untrained; {seed_count(result['held_schmidt'])}. (a) "
-        "Effective number of products of single-factor kernels in the kernel of held-out outputs (dotted: images of "
-        "bumps). (b) Position of the outputs' kernels between the delta "
-        "kernel (memorisation) at 0 and additive kernels at 1; lines mark known kernels. (c–f) Means and standard "
-        f"errors along the stages, in (c) and (d) at held-out points. Means: {means}."
-    )
+    return [
+        ["mean", *columns],
+        *([arm, *(cell(values.sel(arm=arm).mean()) for values in columns.values())] for arm in arms),
+    ]
 
 
-FIGURES = (FigureSpec("theory", "Appendix A in networks", ("theory",), theory_figure, theory_caption),)
+FIGURES = (FigureSpec("theory", "Appendix A in networks", ("theory",), theory_figure, theory_caption, theory_table),)

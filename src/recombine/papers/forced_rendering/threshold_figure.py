@@ -17,7 +17,8 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, NullFormatter, NullLocator, PercentFormatter
 from numpy.typing import ArrayLike
 
-from recombine.panels import letter, styled
+from recombine.panels import letter, shades, styled
+from recombine.papers.forced_rendering.palette import ARCHITECTURES
 from recombine.papers.forced_rendering.threshold import CUBIC, EXPONENT, ONE_PIXEL, estimated_exponent
 from recombine.papers.forced_rendering.threshold_design import BUMPS, KEPT, STRIPES, spelt
 from recombine.reproduction.figures import FigureSpec
@@ -107,12 +108,12 @@ def threshold_panel(ax: Axes, result: xarray.Dataset, *, legend: bool = True) ->
     bottom = np.nanmin([1.5 * sizes[0], low.min()])
     ax.set_ylim(bottom / 1.2, 1.5 * top)
     if legend:
-        beside: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (1.0, 1.02), "borderaxespad": 0.0}
         styles = {spelt(name): protocol_style(name, BUMPS) for name in protocols}
         for style in styles.values():
             del style["elinewidth"]
         handles = [*(Line2D([], [], label=label, **own) for label, own in styles.items()), *family_legend()[1:]]
-        ax.legend(handles=handles, fontsize=6.5, handlelength=1.6, labelspacing=0.45, **beside)
+        beside: dict[str, Any] = {"loc": "outside lower left", "ncols": 2, "columnspacing": 1.0}
+        ax.figure.legend(handles=handles, fontsize=6, handlelength=1.6, labelspacing=0.3, **beside)
 
 
 def _draw_thresholds(ax: Axes, here: xarray.Dataset, x: np.ndarray, style: dict[str, Any]) -> None:
@@ -130,9 +131,9 @@ def _draw_thresholds(ax: Axes, here: xarray.Dataset, x: np.ndarray, style: dict[
 def curves_panel(ax: Axes, result: xarray.Dataset, protocol: str) -> None:
     """Plot every network's accuracy and the fitted curves for bumps alone, one colour per size."""
     here, target = result.sel(protocol=protocol, family=BUMPS), result.attrs["target"]
-    shades = pyplot.get_cmap("viridis")(np.linspace(0, 0.88, here.sizes["size"]))
+    colors = shades(ARCHITECTURES["CNN"], here.sizes["size"])
     ax.axhline(target, zorder=0, **DASHED)
-    for size, color in zip(here["size"].values, shades, strict=True):
+    for size, color in zip(here["size"].values, colors, strict=True):
         cell = here.sel(size=size)
         counted = cell["learnt"].values == 1
         examples, accuracy = cell["examples"].values, cell["accuracy"].values
@@ -164,7 +165,8 @@ def exponents_panel(ax: Axes, result: xarray.Dataset) -> None:
         ends += list(values[np.isfinite(values)])
         rows = np.arange(len(protocols)) - 0.32
         ax.plot(values, rows, mark, color="0.35", markersize=4, markerfacecolor="none", label=name, zorder=2)
-    ax.legend(fontsize=6.5, loc="lower right", title="bumps, tolerance", title_fontsize=6.5)
+    legend: dict[str, Any] = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.17), "borderaxespad": 0.0}
+    ax.legend(title="other tolerances, bumps alone", title_fontsize=6.5, fontsize=6.5, ncols=2, **legend)
     for row, protocol in enumerate(protocols):
         for family in result["family"].values:
             here = result.sel(protocol=protocol, family=family)
@@ -197,8 +199,8 @@ def threshold_figure(result: xarray.Dataset) -> Figure:
     shown = list(dict.fromkeys([first, *(name for name in protocols if name == KEPT)]))
     with styled():
         figure, axes = pyplot.subplots(
-            1, 2 + len(shown), figsize=(7.4 + 3.6 * len(shown), max(3.3, 1.5 + 0.3 * len(protocols))),
-            width_ratios=(1.15, *[1] * len(shown), 0.95), layout="constrained",
+            1, 2 + len(shown), figsize=(8.4 + 3.6 * len(shown), max(3.3, 1.5 + 0.3 * len(protocols))),
+            width_ratios=(1.15, *[1] * len(shown), 1.15), layout="constrained",
         )  # fmt: skip
         threshold_panel(axes[0], result, legend=False)
         axes[0].legend(handles=family_legend(), fontsize=7, loc="upper left", handlelength=1.8, labelspacing=0.3)
@@ -215,50 +217,57 @@ def threshold_caption(result: xarray.Dataset) -> str:
     sizes, attributes = result["size"].values, result.attrs
     first = result.isel(protocol=0).sel(family=BUMPS)
     counts = " to ".join(dict.fromkeys(str(int(count)) for count in (first["networks"].min(), first["networks"].max())))
-    sentences = [
+    return (
         f"(a) Smallest training set with which networks reach {100 * attributes['target']:.0f} % coordinate accuracy, "
-        f"for images of {', '.join(str(size) for size in sizes)} pixels per side (N). Bold: the paper's network (width "
-        f"{attributes['width']}, depth {attributes['depth']}, {attributes['steps']} steps); thin: a small network. "
-        "Filled: bumps alone; open: all 2N stripes and as many bumps as needed. "
-        f"Bars are {100 * attributes['confidence']:.0f} % bootstrap intervals ({attributes['resamples']} resamples); "
-        "unbounded intervals run off the panel. Arrows mark the largest training set tried where it was not enough. "
-        "Middle: accuracy of the paper's networks, each with its own seed and training set, and fitted curves; "
-        f"{counts} networks per threshold learnt their training set; crosses did not. Right: exponents of N by "
-        "protocol; exponents in the shaded ranges count as the paper's 3 and 1."
+        f"for images of {', '.join(str(size) for size in sizes)} pixels per side (N), with "
+        f"{100 * attributes['confidence']:.0f} % bootstrap intervals ({attributes['resamples']} resamples; unbounded "
+        "ones run off the panel), or the largest one tried where it was not enough (arrows); bold: the paper's network "
+        f"(width {attributes['width']}, depth {attributes['depth']}, {attributes['steps']} steps), thin: a small "
+        "network, filled: bumps alone, open: all 2N stripes and as many bumps as needed; middle: accuracy of the "
+        "paper's networks, each with its own seed and training set, and fitted curves "
+        f"({counts} networks per threshold learnt their training set; crosses did not); right: exponents of N by "
+        "protocol, where the shaded ranges count as the paper's 3 and 1."
+    )
+
+
+def threshold_table(result: xarray.Dataset) -> list[list[str]]:
+    attributes, first = result.attrs, result.isel(protocol=0).sel(family=BUMPS)
+    rows = [
+        [words, _exponents_in_words(result.sel(family=family), float(attributes["confidence"]))]
+        for family, words in ((BUMPS, "exponent of N, bumps alone"), (STRIPES, "exponent of N, with stripes"))
     ]
-    for family, words in ((BUMPS, "With bumps alone"), (STRIPES, "With stripes")):
-        sentences.append(f"{words} {_exponents_in_words(result.sel(family=family), float(attributes['confidence']))}.")
     if np.isfinite(first["local_exponent"].item()):
-        sentences.append(
-            f"A parabola through the first protocol's thresholds has slope {first['local_exponent'].item():.2f} at "
-            f"N = {sizes[-1]} and curvature {first['curvature'].item():.2f}."
-        )
-    sentences.append(_by_tolerance(result))
+        rows.append([
+            "parabola through the first protocol's thresholds",
+            f"slope {first['local_exponent'].item():.2f} at N = {result['size'].values[-1]}, curvature "
+            f"{first['curvature'].item():.2f}",
+        ])  # fmt: skip
+    rows.append(["other tolerances, bumps alone", _by_tolerance(result)])
     if KEPT in result["protocol"].values:
         here = result.sel(protocol=KEPT, family=BUMPS)
         most = here["held_out_accuracy"].where((here["examples"] == here["largest"]) & (here["learnt"] == 1))
         means = most.mean("network").values
-        sentences.append(
-            "With the most bumps outside the hold-out, mean accuracy inside it ranges over N from "
-            f"{100 * np.nanmin(means):.0f} % to {100 * np.nanmax(means):.0f} %; the best of {int(most.count())} "
-            f"networks reaches {100 * float(most.max()):.0f} %."
+        rows.append([
+            "accuracy inside the hold-out with the most bumps outside",
+            f"means over N of {100 * np.nanmin(means):.0f} % to {100 * np.nanmax(means):.0f} %; the best of "
+            f"{int(most.count())} networks {100 * float(most.max()):.0f} %"
             if most.notnull().any()
-            else "No network with the most bumps outside the hold-out learnt its training set."
-        )
-    return " ".join(sentences)
+            else "no network learnt its training set",
+        ])  # fmt: skip
+    return [["quantity", "value"], *rows]
 
 
 def _by_tolerance(result: xarray.Dataset) -> str:
-    """Return a sentence on how many protocols have an exponent that counts as the paper's."""
+    """Return a clause on how many protocols have an exponent that counts as the paper's."""
     integer = [name for name in result["protocol"].values if "/integer/" in name]
     values = result[f"tolerance_{EXPONENT}"].sel(protocol=integer).values
     known = values[np.isfinite(values)]
     if not len(known):
-        return "With bumps alone, no protocol has an exponent."
+        return "no protocol has an exponent"
     return (
-        f"With bumps alone, N³ (an exponent above {CUBIC:g}) in {(known > CUBIC).sum()} of {len(known)} protocols "
+        f"N³ (an exponent above {CUBIC:g}) in {(known > CUBIC).sum()} of {len(known)} protocols "
         f"(tolerance exact, {ONE_PIXEL} or MSE; the other {values.size - len(known)} have none), with exponents of "
-        f"{known.min():.2f} to {known.max():.2f}. The authors' protocol is not published."
+        f"{known.min():.2f} to {known.max():.2f}; the authors' protocol is not published"
     )
 
 
@@ -284,4 +293,8 @@ def _exponents_in_words(here: xarray.Dataset, confidence: float) -> str:
     return "; ".join(parts)
 
 
-FIGURES = (FigureSpec("threshold", "Data threshold by protocol", ("threshold",), threshold_figure, threshold_caption),)
+FIGURES = (
+    FigureSpec(
+        "threshold", "Data threshold by protocol", ("threshold",), threshold_figure, threshold_caption, threshold_table
+    ),
+)

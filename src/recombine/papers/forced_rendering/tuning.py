@@ -25,7 +25,7 @@ from recombine.papers.forced_rendering.samples import PerSeed, difference, measu
 from recombine.papers.forced_rendering.stripes_claims import hidden_stages
 from recombine.reproduction.claims import Claim, Data, Sample, Statement
 from recombine.reproduction.criteria import Criterion, effect
-from recombine.reproduction.figures import FigureSpec
+from recombine.reproduction.figures import FigureSpec, cell
 from recombine.reproduction.measuring import Batch, base_attributes, grid_variables, tabulate
 from recombine.reproduction.study import Arm, Study, Trials
 from recombine.reproduction.tables import fall, first_hidden, last_hidden, listed_attribute, output
@@ -186,19 +186,22 @@ def tuning_figure(result: xarray.Dataset, stripe_result: xarray.Dataset) -> Figu
             axes = part.subplots(stages, 4, gridspec_kw={"width_ratios": [1, 1, 1.2, 1.2]}, squeeze=False)
             part.suptitle(arm if arm == ARMS[0] else f"stripes and {result.attrs['bumps']} bumps", fontsize=9)
             for row, line in enumerate(axes):
-                stripes.neuron_row(line, result, result["map"].sel(arm=arm).isel(shown=row))
+                image = stripes.neuron_row(line, result, result["map"].sel(arm=arm).isel(shown=row))
             for ax in axes[:-1, 2:].flat:
                 ax.set_xticklabels([])
             for ax, title in zip(axes[0], ("neuron 1", "neuron 2", "mean over y", "mean over x"), strict=True):
                 ax.set_title(title, fontsize=8)
+            panels.color_bar(axes[:, :2], image, "share of range", location="bottom", ticks=(0, 1), aspect=30, pad=0.02)
             axes[-1, 2].set_xlabel("x")
             axes[-1, 3].set_xlabel("y")
         lines = bottom.subplots(1, 2)
         for ax, name in zip(lines, (STRIPE, LOCAL), strict=True):
-            for (label, own), color in zip(_trained(stripe_result).items(), panels.COLORS, strict=False):
+            trained = _trained(stripe_result)
+            colors = [*panels.shades(panels.COLORS[1], len(trained) - 1), panels.COLORS[0]]
+            for (label, own), color in zip(trained.items(), colors, strict=True):
                 panels.band(ax, own[name], label, color)
             ax.set(title=name.replace("_", " "), xlabel="stage (0: input)", ylim=(-0.03, 1.03))
-        lines[0].legend(fontsize=8)
+        lines[1].legend(fontsize=7, ncols=2)
     return figure
 
 
@@ -209,20 +212,25 @@ def _trained(result: xarray.Dataset) -> dict[str, xarray.Dataset]:
 
 
 def tuning_caption(result: xarray.Dataset, stripe_result: xarray.Dataset) -> str:
-    indices = []
-    for label, own in _trained(stripe_result).items():
-        stripe, local = (own[name].mean("seed").dropna("stage").values for name in (STRIPE, LOCAL))
-        indices.append(
-            f"{label}: stripe index {stripe[1]:.2f} in the first layer and {stripe[-1]:.2f} in the output, "
-            f"localisation {local[1]:.2f} and {local[-1]:.2f}"
-        )
     return (
-        "Top: activation over (x, y) of the highest-variance neuron in each of the two highest-variance channels, "
-        "and its means over y and over x, first seed. Bottom: indices by stage, means over all neurons, with standard "
-        f"errors over {panels.seed_count(stripe_result[STRIPE].sel(family=stripes.WITH))}. {'; '.join(indices)}."
+        "Top: activation over (x, y), as a share of its range, of the highest-variance neuron in each of the two "
+        "highest-variance channels, and its means over y and over x, first seed; bottom: indices by stage, means over "
+        f"all neurons, with standard errors over {panels.seed_count(stripe_result[STRIPE].sel(family=stripes.WITH))}."
     )
 
 
+def tuning_table(_: xarray.Dataset, stripe_result: xarray.Dataset) -> list[list[str]]:
+    rows = []
+    for label, own in _trained(stripe_result).items():
+        values = [own[name].mean("seed").dropna("stage").values for name in (STRIPE, LOCAL)]
+        rows.append([label, *(cell(value) for value in (values[0][1], values[0][-1], values[1][1], values[1][-1]))])
+    places = ("first layer", "output")
+    heads = [f"{name.replace('_', ' ')}, {place}" for name in (STRIPE, LOCAL) for place in places]
+    return [["mean", *heads], *rows]
+
+
 FIGURES = (
-    FigureSpec("fig15", "Tuning of stripe-trained networks", ("tuning", "stripes"), tuning_figure, tuning_caption),
+    FigureSpec(
+        "fig15", "Tuning of stripe-trained networks", ("tuning", "stripes"), tuning_figure, tuning_caption, tuning_table
+    ),
 )

@@ -3,6 +3,7 @@
 import { decoded } from "../bytes.js";
 import { nearestPoint, positionsOf } from "../grid.js";
 import { atNextFrame, drawChart, drawImage, onAppearance } from "../pictures.js";
+import { workerOf } from "../workers.js";
 import { examplesOf, gridRows } from "./examples.js";
 import { Run, described, drawHits, percent } from "./runs.js";
 
@@ -78,12 +79,8 @@ class TrainingPanel {
     this.#worker?.postMessage(order);
   }
 
-  /** Starts the worker from the page's own text, since the page's policy allows nothing else. */
   #start() {
-    const address = URL.createObjectURL(new Blob([part("worker").textContent], { type: "text/javascript" }));
-    const { trustedTypes } = /** @type {any} */ (window);
-    const policy = trustedTypes?.createPolicy(this.data.policy, { createScriptURL: () => address });
-    this.#worker = new Worker(policy ? policy.createScriptURL("") : address);
+    this.#worker = workerOf(part("worker").textContent, this.data.policy);
     this.#worker.addEventListener("message", (event) => this.#hear(event.data));
     this.#worker.addEventListener("error", (event) => {
       event.preventDefault();
