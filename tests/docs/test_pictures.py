@@ -6,9 +6,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from matplotlib.testing.compare import compare_images
-
 from benchmarks.performance import write_document
+from matplotlib.testing.compare import compare_images
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"

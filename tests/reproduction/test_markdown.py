@@ -85,7 +85,7 @@ def test_a_hostile_dataset_in_a_readme(tmp_path, monkeypatch):
     results = Results(tmp_path / "results")
     data = Results(RESULTS).dataset("encodings").assign_attrs(device="<img src=x onerror=alert(1)>")
     results.save("encodings", data, "digest")
-    monkeypatch.setattr("recombine.cli.reproduce.written", lambda findings: findings.results.path)
+    monkeypatch.setattr("recombine.cli.reproduce.written", lambda findings, out, begin: findings.results.path)
     readme = tmp_path / "README.md"
     readme.write_text("<!-- provenance: begin -->\n<!-- provenance: end -->\n")
     assert run("report", str(results.path), "--write", str(readme)) == 0

@@ -131,9 +131,7 @@ def _register(paper: Paper, studies: Sequence[str], preset: Preset, out: Path, o
     say(f"registered: {listed(names) or 'nothing, since all claims have data'} ({out / CRITERIA})")
 
 
-def written(
-    findings: Findings, out: Path | None = None, begin: Callable[[str], None] = lambda step: None
-) -> Path:
+def written(findings: Findings, out: Path | None = None, begin: Callable[[str], None] = lambda step: None) -> Path:
     """Write the report for a results folder, including its explorer, and return the path of the page."""
     from recombine.page import report_explorer
     from recombine.page.training import training_panel

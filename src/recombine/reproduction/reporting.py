@@ -84,7 +84,8 @@ def write_report(
     written = partial(
         page, title=paper.title, source=paper.source, question=paper.question, preset=findings.preset,
         provenance=findings.results.provenance | findings.results.registration, judgements=findings.judgements,
-        figures=figures, sections=paper.sections, panels={name: done[f"building panel {name}"] for name in panels or {}},
+        figures=figures, sections=paper.sections,
+        panels={name: done[f"building panel {name}"] for name in panels or {}},
         missing=MISSING if paper.explorer else "", data_folder=Path(os.path.relpath(source / DATA, out)).as_posix(),
     )  # fmt: skip
     space = LARGEST_PAGE - 50_000 - len(written(downloads={}).encode())  # minus the markup around the Datasets
@@ -112,7 +113,8 @@ def in_processes(jobs: Mapping[str, Callable[[], Any]], begin: Callable[[str], N
                     running[ours] = name, child
                 else:
                     results[name] = jobs[name]()
-            for ours in wait(running) if running else []:
+            ready: list[Any] = wait(running) if running else []  # it would wait for ever for nothing
+            for ours in ready:
                 name, child = running.pop(ours)
                 try:
                     results[name] = ours.recv()

@@ -41,7 +41,9 @@ def committed():
     return Findings(DEFAULT, Results.existing(COMMITTED))
 
 
-@pytest.mark.parametrize("name", [pytest.param(own, marks=pytest.mark.slow) if own in LARGE else own for own in FIGURES])
+@pytest.mark.parametrize(
+    "name", [pytest.param(own, marks=pytest.mark.slow) if own in LARGE else own for own in FIGURES]
+)
 def test_committed_picture_shows_committed_data(name, committed, tmp_path):
     """Those that differ are drawn again by `recombine figure NAME --from results/paper`; look at them."""
     spec = FIGURES[name]
