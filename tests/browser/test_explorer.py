@@ -67,7 +67,8 @@ def test_the_sentence_says_what_the_stored_scores_say(shown):
     scores = rc.evaluate(task, module, torch.device("cpu"))
     held = scores["held_out"].bool()
     error = (scores["error"][held].mean() / scores["blank"][held].mean()).item()
-    placed = f"Over the hold-out {int(scores['hit'][held].sum())} of {int(held.sum())} are in place, and the error is"
+    count = f"{int(scores['hit'][held].sum())} of {int(held.sum())}"
+    placed = f"Over the whole hold-out, {count} bumps are in place, and the mean error is"
     page = shown(address="#at=4,4&decoder=0&beside=-1")
     point = 4 * 10 + 4
     relative = (scores["error"][point] / scores["blank"][point]).item()
@@ -78,7 +79,7 @@ def test_the_sentence_says_what_the_stored_scores_say(shown):
     assert line.inner_text().startswith("Composes here") == right
     assert ("right" in line.get_attribute("class")) == right
     assert page.locator(".side.wrong").count() == int(not right)
-    until(page, "() => document.getElementById('spoken').textContent.includes('Over the hold-out')")
+    until(page, "() => document.getElementById('spoken').textContent.includes('Over the whole hold-out')")
 
 
 def test_the_plane_shows_the_error_of_every_combination(shown):
@@ -124,7 +125,7 @@ def test_a_button_switches_to_a_decoder_that_composes(shown, tmp_path):
     until(page, "() => document.querySelector('.answer strong').textContent === 'Composes here'")
     assert page.locator(".answer button").first.inner_text() == "See it fail: failing"
     held = int(task.held_out.sum())
-    assert f"{held} of {held} are in place" in page.locator(".answer").first.inner_text()
+    assert f"{held} of {held} bumps are in place" in page.locator(".answer").first.inner_text()
 
 
 class Looked(nn.Module):
@@ -164,7 +165,9 @@ def test_the_sentence_names_the_stage_at_which_a_decoder_breaks(shown, tmp_path)
     settings = {**arguments("cnn"), "module": module}
     page = shown(rc.explore(**settings).save(tmp_path / "page.html"), "#at=4,4")
     text = page.locator(".answer").first.inner_text()
-    assert text.endswith(f"It breaks at stage {known.breaks_at}, where held-out combinations part from the others.")
+    assert text.endswith(
+        f"It breaks at {known.breaks_at}, the first stage that treats held-out combinations otherwise."
+    )
     composing = rc.StagedDecoder({"output": Looked(task, task.render(task.grid.points).flatten(1))})
     page = shown(rc.explore(**{**settings, "module": composing}).save(tmp_path / "composing.html"), "#at=4,4")
     assert "It breaks" not in page.locator(".answer").first.inner_text()

@@ -395,6 +395,8 @@ test("an answer says what is drawn instead", () => {
       "it draws one bump at (4, 1) instead of (4, 5), in its row or column"],
     [{ peaks: [peak(0.2), peak(0.3), peak(0.1)], aligned: 2 }, false, "Does not compose here",
       "it draws three faint bumps instead of one at (4, 5), two of them in its row or column"],
+    [{ peaks: [peak(0.9), peak(0.8)], aligned: 2 }, false, "Does not compose here", "it draws two bumps instead " +
+      "of one at (4, 5), both in its row or column, as if it added up images of the same row and column"],
     [{ inPlace: null }, false, "Does not compose here", "error 0.90, blank image 1"],
   ]);
   for (const [own, seen, word, reason] of cases) assert.deepEqual(said(verdictOf(own), seen), [word, reason]);

@@ -205,7 +205,8 @@ export function said({ error, inPlace, peaks, aligned, spot, isRight }, seen) {
     return [words[2], `it draws one ${faint}bump at (${column}, ${row}) instead of ${place}${rest}`];
   }
   const [count, rest] = [NUMBERS[peaks.length] ?? peaks.length, aligned ? `, ${share} in its row or column` : ""];
-  return [words[2], `it draws ${count} ${faint}bumps instead of one at ${place}${rest}`];
+  const why = aligned === peaks.length ? ", as if it added up images of the same row and column" : "";
+  return [words[2], `it draws ${count} ${faint}bumps instead of one at ${place}${rest}${why}`];
 }
 
 /** Says how many held-out outputs are right, and where a decoder that fails breaks. @param {Decoder} decoder */
@@ -213,10 +214,10 @@ export function saidOfHoldout(decoder) {
   const scores = heldOutScores(decoder);
   if (!scores) return "";
   const { count, placed, error } = scores;
-  const all = placed === null ? "" : `${placed} of ${count} are in place, and `;
+  const all = placed === null ? "" : `${placed} of ${count} bumps are in place, and `;
   const stage = composes(decoder) ? null : decoder.data.breaks_at;
-  const where = stage ? ` It breaks at stage ${stage}, where held-out combinations part from the others.` : "";
-  return `Over the hold-out ${all}the error is ${error.toFixed(2)}.${where}`;
+  const where = stage ? ` It breaks at ${stage}, the first stage that treats held-out combinations otherwise.` : "";
+  return `Over the whole hold-out, ${all}the mean error is ${error.toFixed(2)}.${where}`;
 }
 
 /** A decoder and its output at a point.
@@ -296,7 +297,8 @@ export class Answer {
     const [before, after] = [own, other].map((k) => this.decoders[k].data.labels ?? []);
     const changed = [...this.names.keys()].filter((k) => before[k] !== after[k]);
     const isPlain = (/** @type {string} */ text) => changed.length === 1 && /^[a-z]/i.test(text) && text !== "none";
-    const words = changed.map((k) => (isPlain(after[k]) ? after[k] : `${this.names[k]} ${after[k]}`));
+    const words = changed.map((k) => after[k] === "none" ? `no ${this.names[k]}` :
+      isPlain(after[k]) ? after[k] : `${this.names[k]} ${after[k]}`);
     return shortened(words.join(", ") || this.decoders[other].data.name, 80);
   }
 

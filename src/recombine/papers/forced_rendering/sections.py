@@ -8,8 +8,9 @@ SECTIONS = (
     Section(
         "question",
         "The question",
-        "A network has to draw a spot, given only its column and its row. In training, it sees every column and every "
-        "row, but some pairs never occur. Can it draw those?",
+        "A network has to draw a bump (a bright spot), given only its column and its row. In training, it sees every "
+        "column and every row, but some pairs never occur. Can it draw those? Remedies change the training: with "
+        "stripes, for example, it also sees images of a whole row or a whole column.",
     ),
     Section(
         "fails",
