@@ -166,7 +166,7 @@ def test_the_sentence_names_the_stage_at_which_a_decoder_breaks(shown, tmp_path)
     page = shown(rc.explore(**settings).save(tmp_path / "page.html"), "#at=4,4")
     text = page.locator(".answer").first.inner_text()
     assert text.endswith(
-        f"It breaks at {known.breaks_at}, the first stage that treats held-out combinations otherwise."
+        f"It breaks at {known.breaks_at}, the first stage that treats held-out combinations differently."
     )
     composing = rc.StagedDecoder({"output": Looked(task, task.render(task.grid.points).flatten(1))})
     page = shown(rc.explore(**{**settings, "module": composing}).save(tmp_path / "composing.html"), "#at=4,4")

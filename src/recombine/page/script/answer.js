@@ -216,7 +216,7 @@ export function saidOfHoldout(decoder) {
   const { count, placed, error } = scores;
   const all = placed === null ? "" : `${placed} of ${count} bumps are in place, and `;
   const stage = composes(decoder) ? null : decoder.data.breaks_at;
-  const where = stage ? ` It breaks at ${stage}, the first stage that treats held-out combinations otherwise.` : "";
+  const where = stage ? ` It breaks at ${stage}, the first stage that treats held-out combinations differently.` : "";
   return `Over the whole hold-out, ${all}the mean error is ${error.toFixed(2)}.${where}`;
 }
 
