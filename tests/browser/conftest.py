@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 AXE = Path(__file__).parents[2] / "node_modules" / "axe-core" / "axe.min.js"
-needs_axe = pytest.mark.skipif(not AXE.is_file(), reason="no npm install here")
+needs_axe = pytest.mark.skipif(not AXE.is_file(), reason="axe-core is not installed (npm ci)")
 
 
 @pytest.fixture(scope="session")

@@ -10,6 +10,8 @@ have positions if each image is a single bump with one extreme pixel.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,7 +20,7 @@ from torch import Tensor
 
 from recombine.decoders import StagedDecoder
 from recombine.diagnosis.calling import Call
-from recombine.diagnosis.outcome import PARTING
+from recombine.diagnosis.outcome import parting_stage
 from recombine.metrics import contrast, extreme_pixel, hits, separate_peaks
 from recombine.metrics.steps import step_change
 from recombine.page.subject import ROWS_AT_ONCE, PageDecoder
@@ -33,33 +35,43 @@ LARGEST_ERROR = 0.5  # of a network that composes, as in the page's script
 MISSING = -1.0  # error at combinations without a target
 
 
+def squared_errors(subject: PageDecoder, outputs: Tensor, rows: Tensor, points: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Return squared errors of outputs and of blank images; `rows` are the targets, of `points` (default: all)."""
+    own = outputs.flatten(1).double() if points is None else outputs.flatten(1)[points].double()
+    return (own - rows).square().sum(dim=1), (rows.double() - subject.background).square().sum(dim=1)
+
+
 def fails(subject: PageDecoder, outputs: Tensor, rows: Tensor, points: Tensor | None) -> bool:
     """Return whether the squared error over the hold-out is at least `LARGEST_ERROR` times that of blank images."""
     held_out = subject.held_out if points is None else subject.held_out[points]
-    own = outputs.flatten(1) if points is None else outputs.flatten(1)[points]
-    wrong = (own[held_out].double() - rows[held_out]).square().sum()
-    return bool(
-        held_out.any() & (wrong >= LARGEST_ERROR * (rows[held_out].double() - subject.background).square().sum())
-    )
+    wrong, blank = (own[held_out].sum() for own in squared_errors(subject, outputs, rows, points))
+    return bool(held_out.any() & (wrong >= LARGEST_ERROR * blank))
 
 
 def breaking_stage(subject: PageDecoder) -> str | None:
-    """Return the first stage at which held-out points part from kept ones, as `diagnose` does (`step_change`).
+    """Return the first stage at which held-out points part from kept ones, as `diagnose` does.
 
     None if there is no such stage, or if it is not known: for modules without named stages, and where the first stages
     that do not part are followed by one of more than `LARGEST_STAGE` numbers on the grid.
     """
-    if not isinstance(subject.module, StagedDecoder) or subject.call != Call():
+    module = subject.module
+    if not isinstance(module, StagedDecoder) or subject.call != Call():
         return None
     rows = subject.inputs(subject.grid.points)
-    with torch.no_grad():
-        for parts in zip(*(subject.module.walk(part) for part in rows.split(ROWS_AT_ONCE)), strict=True):
-            if len(rows) * parts[0][1][0].numel() > LARGEST_STAGE:
-                return None
+
+    def changes() -> Iterator[float]:
+        is_small = True
+        for parts in zip(*(module.walk(part) for part in rows.split(ROWS_AT_ONCE)), strict=True):
+            is_small = is_small and len(rows) * parts[0][1][0].numel() <= LARGEST_STAGE
+            if not is_small:
+                yield math.nan
+                continue
             features = torch.cat([activation.flatten(1) for _, activation in parts])
-            if float(step_change(features, subject.grid.shape, subject.held_out)) > PARTING:
-                return parts[0][0]
-    return None
+            yield float(step_change(features, subject.grid.shape, subject.held_out))
+
+    with torch.no_grad():
+        found = parting_stage(module.stage_names, changes())
+    return None if found is None else found[0]
 
 
 def bits(mask: Tensor, blobs: Blobs) -> dict[str, int]:
@@ -104,9 +116,7 @@ def _positions(values: Tensor, subject: PageDecoder) -> list[list[float | None]]
 
 def errors(subject: PageDecoder, outputs: Tensor, rows: Tensor, points: Tensor | None, blobs: Blobs) -> dict[str, Any]:
     """Add the error at every grid point; `rows` are the targets, of `points` (default: all)."""
-    own = outputs.flatten(1).double() if points is None else outputs.flatten(1)[points].double()
-    wrong = (own - rows).square().sum(dim=1)
-    blank = (rows.double() - subject.background).square().sum(dim=1)
+    wrong, blank = squared_errors(subject, outputs, rows, points)
     relative = torch.where(blank > 0, wrong / blank, wrong)
     if points is not None:
         relative = torch.full((subject.grid.size,), MISSING, dtype=relative.dtype).index_copy(0, points, relative)

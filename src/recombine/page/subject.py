@@ -29,7 +29,7 @@ BLANK_SAMPLE = 256
 """Number of grid points whose outputs give the background of a module without targets."""
 LARGEST_ARRAY = 2**25
 """Size in bytes up to which arrays of a batch are reused; glibc returns larger ones to the system when they are freed,
-and having them mapped anew takes longer than computing them (a transformer's attention: 10 MB per row)."""
+and mapping them again takes longer than computing them (a transformer's attention: 10 MB per row)."""
 KNOWN = (Bump, OneHot, Rate, Ramp, Positional, Polar, Circular)
 """Encodings that the page can compute itself (`script/grid.js`)."""
 
