@@ -24,18 +24,19 @@ setup: $(STAMP)
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
-# Known versions are installed without resolving them, torch beside the others as it is half of all bytes; pip resolves
-# only where something is missing, as with another Python. All is compiled at once, since tests start hundreds of
+# Known versions are installed without resolving them, several at a time, since most of it is waiting for an index; pip
+# resolves only where something is missing, as with another Python. All is compiled at once, since tests start hundreds of
 # processes, and by none of them: one whose disk is full would leave half a module.
 LOCKED := $(PIP) --no-compile --no-deps
 UNUSED := /(fontTools|jedi|mypyc?|networkx|pip|prompt_toolkit|rich_rst|setuptools|wcwidth)/
 UNUSED := $(UNUSED)|playwright/async_api/|pygments/lexers/|sympy/(parsing|physics|stats)/|torch/_vendor/quack/|dask/dataframe/
+COMPILE := $(BIN)/python -m compileall -q -j 2 -x '/tests?/|torch/(testing|_inductor|onnx|ao)/|$(UNUSED)'
 $(STAMP): pyproject.toml constraints.txt requirements-dev.txt | $(BIN)/python
-	$(LOCKED) $$(grep ^torch== requirements-dev.txt) & \
-	$(LOCKED) $$(grep -v '^torch==\|^#' requirements-dev.txt) && wait $$!
-	$(PIP) --no-deps -e .
+	{ $(LOCKED) $$(grep ^torch== requirements-dev.txt) && $(COMPILE) $(VENV)/lib/python*/site-packages/torch || true; } & \
+	$(LOCKED) -e . & \
+	grep -v '^torch==\|^#' requirements-dev.txt | xargs -n 28 -P 4 $(LOCKED) && wait
 	$(BIN)/python -m pip check > /dev/null || $(PIP) -c constraints.txt -e '.[dev]'
-	$(BIN)/python -m compileall -q -j 2 -x '/tests?/|torch/(testing|_inductor|onnx|ao)/|$(UNUSED)' $(VENV)/lib src || true
+	$(COMPILE) $(VENV)/lib src || true
 	PYTHONDONTWRITEBYTECODE= $(BIN)/python -c 'import torch, matplotlib.pyplot'  # they import some of what is left out
 	touch $(STAMP)
 

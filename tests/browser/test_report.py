@@ -92,9 +92,8 @@ def small_page(folder, text, panels=None):
 STARTED = "() => window.explorer && window.explorer.sides.every(side => side.shown !== null)"
 
 
-@pytest.mark.parametrize("width", [1200, 420])
-def test_page_shows_verdicts_and_figure(page_path, opened, width):
-    page = opened(page_path, viewport={"width": width, "height": 900})
+def test_page_shows_verdicts_and_figure(page_path, opened):
+    page = opened(page_path)
     ordered = sorted(DEFAULT.claims.values(), key=lambda claim: claim.ours)  # the paper's claims come first
     assert page.locator("#verdicts td:first-child > strong").all_inner_texts() == [claim.name for claim in ordered]
     assert page.locator("#verdicts th[scope=rowgroup]").count() == len({claim.ours for claim in ordered})
@@ -113,17 +112,18 @@ def test_page_shows_verdicts_and_figure(page_path, opened, width):
     assert page_path.stat().st_size < LARGEST_PAGE
 
 
-@pytest.mark.parametrize("size", SIZES, ids=str)
-def test_nothing_overlaps_or_is_cut(page_path, opened, size):
-    page = opened(page_path, viewport=dict(zip(("width", "height"), size, strict=True)))
+def test_nothing_overlaps_or_is_cut(page_path, opened):
+    page = opened(page_path)
     until(page, STARTED)
-    for top in (0, 500):
-        page.evaluate("top => scrollTo(0, top)", top)
-        page.wait_for_timeout(50)
-        sticks = page.locator("#plane").evaluate("own => getComputedStyle(own).position === 'sticky'")
-        assert page.evaluate(FAULTS, "#plane" if sticks else ":not(*)") == []
-    assert overflow(page) <= 0
-    assert page.locator("#judged .wide").first.evaluate("own => own.scrollWidth - own.clientWidth") <= 0
+    for width, height in SIZES:
+        page.set_viewport_size({"width": width, "height": height})
+        for top in (0, 500):
+            page.evaluate("top => scrollTo(0, top)", top)
+            page.wait_for_timeout(50)
+            sticks = page.locator("#plane").evaluate("own => getComputedStyle(own).position === 'sticky'")
+            assert page.evaluate(FAULTS, "#plane" if sticks else ":not(*)") == [], (width, height)
+        assert overflow(page) <= 0
+        assert page.locator("#judged .wide").first.evaluate("own => own.scrollWidth - own.clientWidth") <= 0
 
 
 def test_what_scrolls_behind_the_plane_is_covered_on_a_phone(page_path, opened):
