@@ -3,7 +3,7 @@
 import json
 import shutil
 import subprocess
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +12,7 @@ import torch
 
 import recombine as rc
 from recombine.metrics import separate_peaks
-from recombine.page.model import Blobs, page_model
+from recombine.page.model import Blobs, measured, page_model
 from recombine.page.subject import page_decoders
 from recombine.reproduction.explorer import KeptDecoder, kept_decoders
 from recombine.reproduction.results import Results
@@ -157,3 +157,17 @@ def test_modules_are_compared_with_kept_combinations(tmp_path):
     seen = np.unpackbits(np.frombuffer(blobs.content[start : start + length], np.uint8), bitorder="little")[:64]
     assert seen.tolist() == (~task.held_out).int().tolist()
     assert (trained["images"], trained["positions"]) == (None, [])
+
+
+@pytest.mark.parametrize("own", small_runs(), ids=lambda own: own.labels["data"])
+def test_a_page_of_what_was_measured_before_is_the_same(own):
+    found, blobs = [], [Blobs(), Blobs()]
+    for run, buffer in zip((own, replace(own, measured=measured(own))), blobs, strict=True):
+        (subject,) = page_decoders(run)
+        found.append(page_model(subject, buffer, None))
+    assert found[0] == found[1]
+    for arrays in (found[0][name] for name in ("errors", "places", "truth")):
+        if arrays is not None:
+            part = slice(arrays["start"], arrays["start"] + arrays["length"])
+            assert blobs[0].content[part] == blobs[1].content[part]
+    assert found[0]["errors"] is not None

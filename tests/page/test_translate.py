@@ -10,6 +10,7 @@ from recombine.page.calls import Untranslatable
 from recombine.page.model import Blobs
 from recombine.page.moving import box_of
 from recombine.page.program import merged
+from recombine.page.translate import export
 from tests.page.test_script import answers, needs_node
 
 
@@ -114,3 +115,14 @@ def test_boxes_are_seen_and_other_places_are_not():
     assert box_of(whole[:, [0, 2, 1]]) is None
     assert merged([2, 3, 4], [12, 4, 1], [12, 4, 1]) == {"shape": (24,), "strides": [(1,), (1,)]}
     assert merged([2, 3, 4], [12, 4, 1], [0, 1, 0])["shape"] == (2, 3, 4)
+
+
+def test_modules_that_differ_in_their_weights_alone_share_an_export():
+    torch.manual_seed(0)
+    first, second = (nn.Sequential(nn.Linear(3, 8), nn.BatchNorm1d(8), nn.PReLU()).eval() for _ in range(2))
+    second[1].running_mean += 1
+    row = torch.ones(3)
+    shared, own = translate(second, row, exported=export(first, row)), translate(second, row)
+    assert (shared.operations, shared.output) == (own.operations, own.output)
+    assert shared.constants.keys() == own.constants.keys()
+    assert all(torch.equal(tensor, own.constants[name]) for name, tensor in shared.constants.items())

@@ -33,11 +33,11 @@ class FakeRun(SimpleNamespace):
         return {name: tensor.numpy() for name, tensor in self.module().state_dict().items()}
 
 
-def paper(*specs, learnt=lambda run: True):
+def paper(*specs, learnt=lambda run: True, **choice):
     """One study, with three seeds of each spec."""
     labelled = [LabelledSpec("one", spec, {"decoder": str(number)}) for number, spec in enumerate(specs)]
     study = SimpleNamespace(seeded=lambda preset, spec: spec.seeds(range(3)))
-    return SimpleNamespace(explorer=DecoderChoice(lambda preset: labelled, learnt), studies={"one": study})
+    return SimpleNamespace(explorer=DecoderChoice(lambda preset: labelled, learnt, **choice), studies={"one": study})
 
 
 @pytest.fixture
@@ -103,6 +103,21 @@ def test_what_is_kept_stays_without_the_store(results):
     assert results.decoders == before
     kept, _ = collected(results, paper(LARGE), store())  # another preset has no such decoder
     assert [own.spec for own in kept] == [LARGE]
+
+
+def test_what_takes_long_to_measure_is_measured_once(results):
+    collected(results, paper(SMALL), store(SMALL))  # a folder from before
+    measured = []
+
+    def measure(decoder):
+        measured.append(decoder.key)
+        return {"errors": np.arange(3.0), "breaks_at": np.array(1)}
+
+    for own in (store(), store(SMALL)):
+        ((kept,), _) = collected(results, paper(SMALL, measure=measure), own)
+        assert {name: array.tolist() for name, array in kept.measured.items()} == {"errors": [0, 1, 2], "breaks_at": 1}
+        assert kept.weights.keys() == FakeRun(SMALL).weights().keys()
+    assert measured == [SMALL.digest]
 
 
 def test_a_damaged_file_is_one_line_and_made_again(results):

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
@@ -33,6 +33,15 @@ SMALLEST_IMAGE = 4  # pixels along each axis; smaller images have no bumps
 LARGEST_STAGE = 2**26  # numbers
 LARGEST_ERROR = 0.5  # of a network that composes, as in the page's script
 MISSING = -1.0  # error at combinations without a target
+
+
+class Bumps(NamedTuple):
+    """Where the bumps of all grid points belong."""
+
+    true: Tensor
+    """Columns and rows, `(point, 2)`."""
+    dark: bool
+    """Whether bumps are darker than the background."""
 
 
 def squared_errors(subject: PageDecoder, outputs: Tensor, rows: Tensor, points: Tensor | None) -> tuple[Tensor, Tensor]:
@@ -114,44 +123,48 @@ def _positions(values: Tensor, subject: PageDecoder) -> list[list[float | None]]
     return [[None if np.isnan(one) else float(one) for one in row] for row in np.stack(columns, axis=1)]
 
 
-def errors(subject: PageDecoder, outputs: Tensor, rows: Tensor, points: Tensor | None, blobs: Blobs) -> dict[str, Any]:
-    """Add the error at every grid point; `rows` are the targets, of `points` (default: all)."""
+def relative_errors(subject: PageDecoder, outputs: Tensor, rows: Tensor, points: Tensor | None) -> Tensor:
+    """Return the error at every grid point; `rows` are the targets, of `points` (default: all)."""
     wrong, blank = squared_errors(subject, outputs, rows, points)
     relative = torch.where(blank > 0, wrong / blank, wrong)
-    if points is not None:
-        relative = torch.full((subject.grid.size,), MISSING, dtype=relative.dtype).index_copy(0, points, relative)
-    return {"type": "float32"} | blobs.add(relative.numpy().astype("<f4").tobytes())
+    if points is None:
+        return relative
+    return torch.full((subject.grid.size,), MISSING, dtype=relative.dtype).index_copy(0, points, relative)
 
 
-def places(
-    subject: PageDecoder, outputs: Tensor | None, rows: Tensor, points: Tensor | None,
-    image: tuple[int, int, int], blobs: Blobs,
-) -> dict[str, Any] | None:  # fmt: skip
-    """Add the true column and row of the bump at every grid point, and whether outputs are in place.
-
-    Returns None if images are not bumps.
-    """
+def positions(subject: PageDecoder, rows: Tensor, points: Tensor | None, image: tuple[int, int, int]) -> Bumps | None:
+    """Return where the bumps of the targets `rows` belong, or None if images are not bumps."""
     grid, dark = subject.grid, subject.background != 0
     if subject.spec is not None:
-        task = subject.spec.task
-        if not task.position_factors:
-            return None
-        true = grid.points[:, [grid.names.index(name) for name in task.position_factors]]
-    else:
-        images = rows.reshape(-1, *image[1:])
-        dark = bool(subject.background - rows.min() > rows.max() - subject.background)
-        if image[0] != 1 or min(image[1:]) < SMALLEST_IMAGE or points is not None or not _are_bumps(
-            (images - subject.background) * (-1 if dark else 1)
-        ):  # fmt: skip
-            return None
-        true = extreme_pixel(images, "dark" if dark else "bright").double()
-    placed = None
-    if outputs is not None:
+        names = subject.spec.task.position_factors
+        return Bumps(grid.points[:, [grid.names.index(name) for name in names]], dark) if names else None
+    images = rows.reshape(-1, *image[1:])
+    dark = bool(subject.background - rows.min() > rows.max() - subject.background)
+    if image[0] != 1 or min(image[1:]) < SMALLEST_IMAGE or points is not None or not _are_bumps(
+        (images - subject.background) * (-1 if dark else 1)
+    ):  # fmt: skip
+        return None
+    return Bumps(extreme_pixel(images, "dark" if dark else "bright").double(), dark)
+
+
+def judged(
+    subject: PageDecoder, outputs: Tensor, rows: Tensor, points: Tensor | None, bumps: Bumps | None,
+    image: tuple[int, int, int],
+) -> dict[str, np.ndarray]:  # fmt: skip
+    """Return the error at every grid point, whether outputs are in place, and the number of the breaking stage.
+
+    `outputs` are at all grid points, `rows` are the targets, of `points` (default: all). Absent: there is none.
+    """
+    found = {"errors": relative_errors(subject, outputs, rows, points).numpy().astype("<f4")}
+    if bumps is not None:
         shown = outputs.reshape(-1, *image)
         grey = shown[:, 0] if image[0] == 1 else contrast(shown, subject.background)
-        placed = bits(hits(extreme_pixel(grey, "dark" if dark and image[0] == 1 else "bright"), true), blobs)
-    numbers = blobs.add(true.numpy().astype("<f4").tobytes())
-    return {"type": "float32", **numbers, "dark": dark, "placed": placed}
+        extreme = extreme_pixel(grey, "dark" if bumps.dark and image[0] == 1 else "bright")
+        found["placed"] = hits(extreme, bumps.true).numpy()
+    if fails(subject, outputs, rows, points) and (stage := breaking_stage(subject)) is not None:
+        assert isinstance(subject.module, StagedDecoder)
+        found["breaks_at"] = np.array(subject.module.stage_names.index(stage))
+    return found
 
 
 def _are_bumps(signals: Tensor) -> bool:

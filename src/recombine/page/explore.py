@@ -26,6 +26,7 @@ from recombine.page.document import document, explorer
 from recombine.page.model import Blobs, page_model
 from recombine.page.subject import PageDecoder, page_decoders, parts_of
 from recombine.page.training import training_panel
+from recombine.page.translate import Exported
 from recombine.reproduction.explorer import NONE, kept_decoders
 from recombine.reproduction.live_decoders import TrainingPanel
 from recombine.reproduction.report import Parts
@@ -210,9 +211,9 @@ def page_data(
 ) -> tuple[dict[str, Any], bytes]:
     """Return an explorer's data: content for JSON, and the bytes to which it refers."""
     names, values = labels
-    blobs = Blobs()
+    blobs, exports = Blobs(), dict[Any, Exported]()
     with torch.random.fork_rng(devices=[]):
-        models = [page_model(subject, blobs, image_shape) for subject in subjects]
+        models = [page_model(subject, blobs, image_shape, exports) for subject in subjects]
     content = {
         "title": title or "Does this decoder generalize to unseen combinations?",
         "factors": [

@@ -14,12 +14,13 @@ from torch import Tensor
 from recombine.decoders import StagedDecoder
 from recombine.diagnosis.calling import Call
 from recombine.diagnosis.stages import module_stages
+from recombine.diagnosis.subject import Trained
 from recombine.errors import InvalidValue, RecombineError
-from recombine.page.answers import bits, breaking_stage, errors, fails, places, training_set
+from recombine.page.answers import bits, judged, positions, training_set
 from recombine.page.calls import Untranslatable
 from recombine.page.program import Program
 from recombine.page.subject import KNOWN, Called, PageDecoder, factor_codes, mean_code, smooth_factors
-from recombine.page.translate import translate
+from recombine.page.translate import Exported, export, translate
 from recombine.reproduction.explorer import STEPS
 
 LARGEST_PROGRAM = 16_000_000  # maximum number of weights in a program
@@ -84,10 +85,29 @@ def _bytes(array: np.ndarray) -> bytes:
     return array.astype(array.dtype.newbyteorder("<")).tobytes()
 
 
-def page_model(subject: PageDecoder, blobs: Blobs, image_shape: tuple[int, ...] | None) -> dict[str, Any]:
-    """Add a decoder's arrays to the page and return its remaining data for JSON."""
+def measured(decoder: Trained) -> dict[str, np.ndarray]:
+    """Return what a page measures of a trained decoder, for a results folder to keep, since it may take seconds."""
+    subject = PageDecoder.of(decoder)
+    rows, points = _targets(subject)
+    if rows is None or subject.grid.size > SAMPLE:
+        return {}
+    outputs = subject.outputs(subject.grid.points)
+    image = _image(subject, outputs, None)
+    return judged(subject, outputs, rows, points, positions(subject, rows, points, image), image)
+
+
+def page_model(
+    subject: PageDecoder, blobs: Blobs, image_shape: tuple[int, ...] | None, exports: dict[Any, Exported] | None = None
+) -> dict[str, Any]:
+    """Add a decoder's arrays to the page and return its remaining data for JSON.
+
+    `exports` are the graphs of known architectures, to which this decoder's is added.
+    """
     grid = subject.grid
     sample = torch.arange(grid.size) if grid.size <= SAMPLE else torch.linspace(0, grid.size - 1, SAMPLE).long()
+    probes = _probed(subject, sample)
+    if subject.measured:
+        sample, probes = sample[probes], torch.arange(PROBES)
     outputs = subject.outputs(grid.rows(sample))
     if not bool(outputs.isfinite().all()):
         raise InvalidValue("module", subject.name, "a module whose outputs are finite at every grid point")
@@ -96,31 +116,33 @@ def page_model(subject: PageDecoder, blobs: Blobs, image_shape: tuple[int, ...] 
     codes = codes if codes and all(type(code) in KNOWN for code in codes) else None
     program, table = None, None
     try:
-        program = _program(subject, blobs, codes is not None, outputs[0].numel())
+        program = _program(subject, blobs, codes is not None, outputs[0].numel(), {} if exports is None else exports)
     except Untranslatable as error:
         table = _table(subject, outputs, blobs, str(error))
         notes.append(f"This decoder cannot run in the page: {error}. Outputs at grid points are precomputed.")
         if subject.is_random:
             notes.append("Outputs are random; the same seed was used at every point.")
     image = _image(subject, outputs, image_shape)
-    truth, judged, low, high = _truth(subject, outputs, image, blobs, notes)
+    truth, answers, low, high = _truth(subject, outputs, image, blobs, notes)
     blocks = codes if program is not None else None
     return {
         "name": subject.name, "notes": notes, "program": program, "table": table,
-        "probes": None if program is None else _probes(subject, sample, outputs, blobs),
+        "probes": None if program is None else _outputs_at(sample[probes], outputs[probes], blobs),
         "codes": blocks and [code.model_dump() for code in blocks],
         "sizes": blocks and [code.size(factor) for code, factor in zip(blocks, grid.factors, strict=True)],
         "mean": blocks and mean_code(blocks, grid, subject.unseen).tolist(),
         "held": bits(subject.held_out, blobs),
         "present": None if subject.present is None else bits(subject.present, blobs),
-        "truth": truth, **judged, "background": float(subject.background),
+        "truth": truth, **answers, "background": float(subject.background),
         "image": image,
         "low": low, "high": high,
         "smooth": smooth_factors(subject.encoding, grid) if program is not None else [False] * len(grid.factors),
     }  # fmt: skip
 
 
-def _program(subject: PageDecoder, blobs: Blobs, encoded_by_page: bool, pixels: int) -> dict[str, Any]:
+def _program(
+    subject: PageDecoder, blobs: Blobs, encoded_by_page: bool, pixels: int, exports: dict[Any, Exported]
+) -> dict[str, Any]:
     """Translate the module to a program and add it to the page."""
     numbers = sum(parameter.numel() for parameter in subject.module.parameters())
     if numbers > LARGEST_PROGRAM:
@@ -131,7 +153,11 @@ def _program(subject: PageDecoder, blobs: Blobs, encoded_by_page: bool, pixels: 
     module = subject.module if is_plain else Called(subject, encodes=not encoded_by_page).eval()
     prefix = "" if is_plain else "module."
     names = {prefix + path: path for path in _stages(subject)}
-    program = translate(module, rows[0], list(names))
+    exported = None
+    if is_plain and subject.spec is not None:  # runs of one decoder differ in their weights alone
+        architecture = subject.spec.decoder, rows.shape, subject.spec.task.image_shape
+        exported = exports[architecture] = exports.get(architecture) or export(module, rows[0])
+    program = translate(module, rows[0], list(names), exported)
     if subject.is_random:
         raise Untranslatable("outputs are random")
     staged = "stages." if isinstance(subject.module, StagedDecoder) else ""
@@ -145,11 +171,15 @@ def _program(subject: PageDecoder, blobs: Blobs, encoded_by_page: bool, pixels: 
     return blobs.program(program)
 
 
-def _probes(subject: PageDecoder, sample: Tensor, outputs: Tensor, blobs: Blobs) -> dict[str, Any]:
-    """Return some grid points, including a held-out point if there is one, and torch's outputs at these points."""
+def _probed(subject: PageDecoder, sample: Tensor) -> Tensor:
+    """Return the positions of some of the sampled points, including a held-out one if there is one."""
     held = torch.nonzero(subject.held_out[sample]).flatten()[:1]
-    chosen = torch.cat([torch.linspace(0, len(sample) - 1, PROBES - len(held)).long(), held])
-    return {"points": sample[chosen].tolist()} | blobs.add(_bytes(outputs[chosen].flatten(1).numpy()))
+    return torch.cat([torch.linspace(0, len(sample) - 1, PROBES - len(held)).long(), held])
+
+
+def _outputs_at(points: Tensor, outputs: Tensor, blobs: Blobs) -> dict[str, Any]:
+    """Return grid points and torch's outputs at these points."""
+    return {"points": points.tolist()} | blobs.add(_bytes(outputs.flatten(1).numpy()))
 
 
 def _stages(subject: PageDecoder) -> list[str]:
@@ -173,37 +203,52 @@ def _table(subject: PageDecoder, outputs: Tensor, blobs: Blobs, reason: str) -> 
     return blobs.images(whole.flatten(1))
 
 
+def _targets(subject: PageDecoder) -> tuple[Tensor | None, Tensor | None]:
+    """Return the targets, one row per point, and their points (None: all); None if there are none or too many."""
+    if subject.targets is None:
+        return None, None
+    points = None if subject.present is None else torch.nonzero(subject.present).flatten()
+    rows = subject.target_rows(points)
+    assert rows is not None
+    return rows.cpu().float().reshape(len(rows), -1), points
+
+
 def _truth(
     subject: PageDecoder, outputs: Tensor, image: tuple[int, int, int], blobs: Blobs, notes: list[str]
 ) -> tuple[dict[str, Any] | None, dict[str, Any], float, float]:
     """Return the true outputs at all grid points, what they are judged by, and the range of values to display."""
     low, high = float(outputs.min()), float(outputs.max())
     pixels = outputs[0].numel()
-    judged: dict[str, Any] = {"trained": None, "errors": None, "places": None, "breaks_at": None}
+    answers: dict[str, Any] = {"trained": None, "errors": None, "places": None, "breaks_at": None}
     if subject.targets is None:
-        return None, judged, low, high
+        return None, answers, low, high
     if subject.grid.size * pixels > LARGEST_TABLE:
         notes.append(f"True outputs are not shown: {subject.grid.size} × {pixels} numbers are too many for a page.")
-        return None, judged, low, high
-    points = None if subject.present is None else torch.nonzero(subject.present).flatten()
-    rows = subject.target_rows(points)
+        return None, answers, low, high
+    rows, points = _targets(subject)
     assert rows is not None
-    rows = rows.cpu().float().reshape(len(rows), -1)
     if rows.shape[1] != pixels:
         field = "targets" if subject.data is None else "data"
         raise InvalidValue(field, tuple(rows.shape), f"{pixels} numbers for each of {subject.grid.size} grid points")
-    judged["trained"] = training_set(subject, blobs, LARGEST_TABLE)
-    if judged["trained"] is None:
+    answers["trained"] = training_set(subject, blobs, LARGEST_TABLE)
+    if answers["trained"] is None:
         notes.append("The nearest training images are not shown: there are too many for a page.")
-    whole = outputs if len(outputs) == subject.grid.size else None
-    if whole is not None:
-        judged["errors"] = errors(subject, whole, rows, points, blobs)
-        if fails(subject, whole, rows, points):
-            judged["breaks_at"] = breaking_stage(subject)
-    judged["places"] = places(subject, whole, rows, points, image, blobs)
+    bumps = positions(subject, rows, points, image)
+    found = subject.measured
+    if not found and len(outputs) == subject.grid.size:
+        found = judged(subject, outputs, rows, points, bumps, image)
+    if "errors" in found:
+        answers["errors"] = {"type": "float32"} | blobs.add(_bytes(found["errors"]))
+    if "breaks_at" in found:
+        assert isinstance(subject.module, StagedDecoder)
+        answers["breaks_at"] = subject.module.stage_names[int(found["breaks_at"])]
+    if bumps is not None:
+        numbers = {"type": "float32"} | blobs.add(_bytes(bumps.true.numpy().astype("f4")))
+        placed = bits(torch.from_numpy(found["placed"]), blobs) if "placed" in found else None
+        answers["places"] = numbers | {"dark": bumps.dark, "placed": placed}
     if points is not None:
         rows = torch.full((subject.grid.size, pixels), float(rows.min())).index_copy(0, points, rows)
-    return blobs.images(rows), judged, float(rows.min()), float(rows.max())
+    return blobs.images(rows), answers, float(rows.min()), float(rows.max())
 
 
 def _image(subject: PageDecoder, outputs: Tensor, image_shape: tuple[int, ...] | None) -> tuple[int, int, int]:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Self
 
+import numpy as np
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
@@ -40,6 +41,8 @@ class PageDecoder(Subject):
 
     spec: RunSpec | None = None
     """The spec of a trained run, which says what it was trained on; None for a module."""
+    measured: Mapping[str, np.ndarray] = field(default_factory=dict)
+    """What `recombine.page.model.measured` returned for it, if a results folder has kept that."""
 
     @classmethod
     def of(cls, decoder: Any, *args: Any, **settings: Any) -> Self:
@@ -51,11 +54,13 @@ class PageDecoder(Subject):
         kwargs = {name: own.cpu() if isinstance(own, Tensor) else own for name, own in given}
         call = replace(subject.call, kwargs=kwargs)
         spec = None if isinstance(decoder, nn.Module) else decoder.spec
+        measured = getattr(decoder, "measured", {}) if spec else {}
         try:
-            own = replace(subject, call=call, module=copy.deepcopy(module).cpu().float().eval(), spec=spec)
+            copied = copy.deepcopy(module).cpu().float().eval()
         except Exception as error:  # hooks and handles that cannot be copied
             allowed = f"a module that can be copied ({reason_of(error)})"
             raise InvalidValue("module", subject.name, allowed) from error
+        own = replace(subject, call=call, module=copied, spec=spec, measured=measured)
         if own.targets is not None or settings.get("background") is not None:
             return own
         # without targets, what the module draws at most pixels is its blank

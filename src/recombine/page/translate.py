@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, fx, nn
@@ -30,10 +30,30 @@ KEPT = (torch.ops.aten.prelu.default, torch.ops.aten._prelu_kernel.default)
 IGNORED = {"_assert_tensor_metadata", "_assert_async", "_assert_scalar"}
 
 
+class Exported(NamedTuple):
+    """A module's graph in core ATen operations, for itself and others that differ in their weights alone."""
+
+    graph: fx.Graph
+    paths: Mapping[str, str]
+    """Paths of the tensors for the graph's placeholders."""
+    constants: Mapping[str, Tensor]
+    """Tensors that are neither parameters nor buffers."""
+
+    def held(self, module: nn.Module) -> dict[str, Tensor]:
+        """Return the tensors for the placeholders of a module's graph."""
+        own = [module.named_parameters(remove_duplicate=False), module.named_buffers(remove_duplicate=False)]
+        tensors = {**self.constants, **dict(own[0]), **dict(own[1])}
+        return {name: tensors[path].detach().cpu() for name, path in self.paths.items()}
+
+
 @torch.no_grad()
-def translate(module: nn.Module, row: Tensor, stages: Sequence[str] = ()) -> Program:
-    """Translate a module that maps each row independently; `stages` are the paths of submodules to show."""
-    graph, held = _exported(module, row[None])
+def translate(module: nn.Module, row: Tensor, stages: Sequence[str] = (), exported: Exported | None = None) -> Program:
+    """Translate a module that maps each row independently; `stages` are the paths of submodules to show.
+
+    `exported` is that of a module with the same structure.
+    """
+    exported = exported or export(module, row)
+    graph, held = exported.graph, exported.held(module)
     program = Program([tuple(row[None].shape)])
     known: dict[fx.Node, Any] = {}
     for node in graph.nodes:
@@ -49,26 +69,24 @@ def translate(module: nn.Module, row: Tensor, stages: Sequence[str] = ()) -> Pro
     return program.pruned()
 
 
-def _exported(module: nn.Module, inputs: Tensor) -> tuple[fx.Graph, Mapping[str, Tensor]]:
-    """Return the graph in core ATen operations and the tensors for its placeholders."""
+@torch.no_grad()
+def export(module: nn.Module, row: Tensor) -> Exported:
+    """Export a module for one row."""
     with _plainly():
         try:
             table = torch.export.default_decompositions()
             for kept in KEPT:
                 table.pop(kept, None)
-            exported = torch.export.export(module, (inputs,)).run_decompositions(table)
+            exported = torch.export.export(module, (row[None],)).run_decompositions(table)
         except GuardOnDataDependentSymNode as error:
             raise Untranslatable(f"Python code depends on the values of a tensor{code_line(error)}") from error
         except Exception as error:  # tracing a user's module may raise anything
             raise Untranslatable(f"torch.export failed ({reason_of(error)})") from error
-    signature, held = exported.graph_signature, dict[str, Tensor]()
-    for names, source in (
-        (signature.inputs_to_parameters, exported.state_dict),
-        (signature.inputs_to_buffers, {**dict(exported.named_buffers()), **exported.constants, **exported.state_dict}),
-        (signature.inputs_to_lifted_tensor_constants, exported.constants),
-    ):
-        held.update({name: source[path].detach().cpu() for name, path in names.items()})
-    return exported.graph, held
+    signature = exported.graph_signature
+    paths = {
+        **signature.inputs_to_parameters, **signature.inputs_to_buffers, **signature.inputs_to_lifted_tensor_constants
+    }  # fmt: skip
+    return Exported(exported.graph, paths, exported.constants)
 
 
 @contextmanager

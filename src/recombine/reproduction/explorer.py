@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 LARGEST = 6_000_000  # maximum size of a folder's decoders in bytes
 TOLERANCE = 8e-5  # largest change in an output due to quantisation
 NONE = "–"  # value of a label that does not apply to a decoder
+MEASURED = "measured/"  # prefix of names of arrays that are not weights
 STEPS = 32767  # quantisation steps on either side of 0
 
 
@@ -44,6 +45,8 @@ class KeptDecoder:
     weights: Mapping[str, np.ndarray]
     """Weights as stored; int16 tensors must be multiplied by their `scales`."""
     scales: Mapping[str, float]
+    measured: Mapping[str, np.ndarray] = field(default_factory=dict)
+    """What a page shows of it and takes long to measure."""
 
     @property
     def name(self) -> str:
@@ -91,12 +94,16 @@ def collect(results: Results, paper: Paper, preset: Preset, store: Store, say: C
             chosen.append(decoder)
         else:
             left_out.append(decoder.name)
-    same = [(own.key, own.labels) for own in chosen] == [(own.key, own.labels) for own in present.values()]
-    if not (intact and same):
+    chosen = [own if own.measured else replace(own, measured=paper.explorer.measure(own)) for own in chosen]
+    if not intact or [_identity(own) for own in chosen] != [_identity(own) for own in present.values()]:
         results.digests.replace({EXPLORER: packed(chosen) if chosen else None})
     if left_out:
         reason = f"another grid, or more than {LARGEST / 1e6:g} MB in total"
         say(f"left out of the explorer ({reason}): {'; '.join(left_out)}")
+
+
+def _identity(own: KeptDecoder) -> tuple[str, Mapping[str, str], bool]:
+    return own.key, own.labels, bool(own.measured)
 
 
 def kept_decoders(results: Results) -> list[KeptDecoder]:
@@ -163,6 +170,7 @@ def packed(decoders: Iterable[KeptDecoder]) -> bytes:
         record = {"study": own.study, "key": own.key, "spec": parsed_json(own.spec.to_json())}
         records.append(record | {"labels": dict(own.labels), "scales": dict(own.scales)})
         tensors |= {f"{number}/{name}": array for name, array in own.weights.items()}
+        tensors |= {f"{number}/{MEASURED}{name}": array for name, array in own.measured.items()}
     return pack(tensors, {"decoders": json.dumps(records, sort_keys=True)})
 
 
@@ -170,11 +178,15 @@ def _unpacked(content: bytes) -> list[KeptDecoder]:
     """Return the decoders serialised by `packed`."""
     length = int.from_bytes(content[:8], "little")  # length of the JSON header
     records = parsed_json(parsed_json(content[8 : 8 + length])["__metadata__"]["decoders"])
-    weights: list[dict[str, np.ndarray]] = [{} for _ in records]
+    arrays: list[dict[str, np.ndarray]] = [{} for _ in records]
     for path, array in unpack(content).items():
         number, _, name = path.partition("/")
-        weights[int(number)][name] = array
+        arrays[int(number)][name] = array
     return [
-        KeptDecoder(r["study"], r["key"], RunSpec.from_json(json.dumps(r["spec"])), r["labels"], own, r["scales"])
-        for r, own in zip(records, weights, strict=True)
-    ]
+        KeptDecoder(
+            r["study"], r["key"], RunSpec.from_json(json.dumps(r["spec"])), r["labels"],
+            {name: array for name, array in own.items() if not name.startswith(MEASURED)}, r["scales"],
+            {name.removeprefix(MEASURED): array for name, array in own.items() if name.startswith(MEASURED)},
+        )
+        for r, own in zip(records, arrays, strict=True)
+    ]  # fmt: skip

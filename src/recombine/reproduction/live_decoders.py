@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from recombine.specs import RunSpec
 from recombine.store import Run
 
@@ -29,6 +31,8 @@ class DecoderChoice:
     """Returns a preset's decoders in order of decreasing importance; the last ones are dropped if they do not fit."""
     learnt: Callable[[Run], bool]
     """Returns whether a network learnt its training set; the first seed that did is kept."""
+    measure: Callable[[Any], Mapping[str, np.ndarray]] = lambda decoder: {}
+    """Returns what a page shows of a kept decoder and takes long to measure."""
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ other codes, decoders and depths.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from recombine.papers.forced_rendering.presets import CODES
 from recombine.papers.forced_rendering.scores import training_fit
 from recombine.reproduction.criteria import Fit, Learnt
 from recombine.reproduction.explorer import NONE as NO_DEPTH
+from recombine.reproduction.explorer import KeptDecoder
 from recombine.reproduction.live_decoders import DecoderChoice, LabelledSpec, TrainingPanel
 from recombine.reproduction.measuring import Batch
 from recombine.specs import Recipe, RunSpec
@@ -71,7 +72,14 @@ def learnt(run: Run) -> bool:
     return bool(Learnt().learnt(Fit(error, score, np.ones(1, dtype=bool))).all())
 
 
-EXPLORER = DecoderChoice(lambda preset: list(decoders(preset)), learnt)
+def measured(decoder: KeptDecoder) -> Mapping[str, np.ndarray]:
+    """Return what a page measures of a decoder."""
+    from recombine.page.model import measured  # imported lazily, since it imports torch.export
+
+    return measured(decoder)
+
+
+EXPLORER = DecoderChoice(lambda preset: list(decoders(preset)), learnt, measured)
 
 # The paper's task, with a CNN small enough to train in a browser within seconds. Trained in torch with 12 seeds,
 # it places 26–41 % of held-out bumps correctly without stripes and all with them (see `tests/page/test_training.py`).
