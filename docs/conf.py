@@ -23,6 +23,7 @@ extensions = [
     "myst_nb",
     "commands",  # these are in docs/extensions
     "examples",
+    "live_page",
     "mathml",
     "names",
     "notebooks",
@@ -58,6 +59,7 @@ nb_execution_in_temp = True  # they write runs and reports to the current folder
 nb_execution_timeout = 600
 nb_execution_raise_on_error = True
 nb_ipywidgets_js: dict[str, dict[str, str]] = {}  # these would be loaded from a network
+nb_mime_priority_overrides = [("html", "text/html", 1)]  # before widgets
 
 copybutton_prompt_text = r">>> |\.\.\. |\$ "
 copybutton_prompt_is_regexp = True

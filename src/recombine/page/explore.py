@@ -83,13 +83,12 @@ class ExplorerPage:
             raise RecombineError(message) from None
         return widget(html=self.html, height=height)
 
-    def _ipython_display_(self) -> None:
-        from IPython.display import display
-
+    def _repr_mimebundle_(self, **_: Any) -> Any:
+        """Return the widget, which notebooks show in place of the frame."""
         try:
-            display(self.widget())
+            return self.widget()._repr_mimebundle_()
         except RecombineError:
-            display({"text/html": self._repr_html_()}, raw=True)
+            return {}
 
     def _repr_html_(self) -> str:
         frame = f'width="100%" height="{FRAME_HEIGHT}" style="border:0" sandbox="allow-scripts"'
