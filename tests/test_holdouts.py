@@ -114,6 +114,13 @@ SUPPORTS = {
     "L_shaped:2": lambda p, shape: sum(i >= 2 for i in p) > 1,
     "L_shaped:1:low": lambda p, shape: sum(i <= 1 for i in p) > 1,
 }
+BLOCKS = {
+    "orthogonal:0:blocks=2,2": lambda p: any(p[:2]) + any(p[2:]) > 1,
+    "orthogonal:0:blocks=1,3": lambda p: any(p[:1]) + any(p[1:]) > 1,
+    "diagonal:1:blocks=2,2": lambda p: abs(p[0] - p[2]) > 1 or abs(p[1] - p[3]) > 1,
+    "orthotopic:1:2": lambda p: sum(i >= 2 for i in p) > 1,
+    "orthotopic:3:2": lambda p: sum(i >= 2 for i in p) > 3,
+}
 
 
 @pytest.mark.parametrize("counts", [(5,), (5, 5), (4, 4, 4, 4)], ids=len)
@@ -121,6 +128,20 @@ SUPPORTS = {
 def test_supports_are_as_said_point_by_point(text, counts):
     grid = grid_of(*counts)
     assert torch.equal(HOLDOUTS.parse(text).mask(grid), by_rule(lambda p: SUPPORTS[text](p, counts), grid))
+
+
+@pytest.mark.parametrize("text", BLOCKS)
+def test_supports_of_blocks_are_as_said_point_by_point(text):
+    grid = grid_of(4, 4, 4, 4)
+    mask = HOLDOUTS.parse(text).mask(grid)
+    assert torch.equal(mask, by_rule(BLOCKS[text], grid))
+    assert torch.equal(HOLDOUTS.parse(str(HOLDOUTS.parse(text).resolved(grid))).mask(grid), mask)
+
+
+@pytest.mark.parametrize("text", ["orthogonal:0:blocks=2,3", "diagonal:1:blocks=1,3", "orthotopic:4"])
+def test_blocks_that_do_not_fit_are_refused(text):
+    with pytest.raises(InvalidValue):
+        HOLDOUTS.parse(text).mask(grid_of(4, 4, 4, 4))
 
 
 def test_the_diagonal_runs_from_corner_to_corner_of_an_oblong():

@@ -6,6 +6,7 @@ import pickle
 import time
 from functools import cache
 
+import numpy as np
 import pytest
 import torch
 
@@ -15,6 +16,7 @@ from recombine.metrics import extreme_pixel, squared_error
 from recombine.specs import RunSpec
 from recombine.tasks import TASKS, ArrayTask, BallsTask, BumpsTask, BumpTask, RotationTask, SpriteTask
 from recombine.tasks.base import WHICH
+from recombine.training.evaluate import evaluate
 
 
 def rows(*values):
@@ -140,7 +142,7 @@ BASES = {
 }
 SHARED = {
     "encoding": "ramp", "holdout": "center", "training": "draws:9", "centers": "real", "region": "whole",
-    "direction": "encode", "allow_unseen": True,
+    "direction": "encode", "allow_unseen": True, "excluded": "random:fraction=0.1",
 }  # fmt: skip
 OTHERS = {
     "balls": {**SHARED, "size": 21, "factors": "x=3,y=3,x2=3,scale2=2", "fixed": "hue=120"},
@@ -158,12 +160,14 @@ OTHERS = {
         "sigma": 2.0, "polarity": "dark", "brightness": 3,
     },
     "rotation": {
-        **SHARED, "holdout": RotationTask.gap(12), "allow_unseen": False, "size": 9, "angles": 24, "digit": 7,
+        **SHARED, "holdout": RotationTask.gap(12), "excluded": RotationTask.gap(12), "allow_unseen": False, "size": 9,
+        "angles": 24, "digit": 7,
         "digits": 2,
     },
     "array": {
         "encoding": "ramp", "holdout": "center", "training": "draws:9", "region": "whole", "direction": "encode",
-        "allow_unseen": True, "data": own_data(shift=1).data, "categorical": ("y",), "angular": ("x",), "turn": 90.0,
+        "allow_unseen": True, "excluded": "random:fraction=0.1", "data": own_data(shift=1).data,
+        "categorical": ("y",), "angular": ("x",), "turn": 90.0,
         "bins": "x=1:61:3", "repeats": "mean",
     },
 }  # fmt: skip
@@ -182,8 +186,8 @@ NEVER = {
 @pytest.mark.parametrize("name", TASKS)
 def test_looks_are_what_decides_the_examples_of_the_grid(name):
     task = BASES[name]
-    assert {"kind", *OTHERS[name]} | NEVER[name] == set(type(task).model_fields)
-    for field, value in OTHERS[name].items():
+    assert {"kind", "blocks", *OTHERS[name]} | NEVER[name] == set(type(task).model_fields)
+    for field, value in {**OTHERS[name], "blocks": (len(task.grid.shape),)}.items():
         other = task.replace(**{field: value})
         assert other != task, field
         assert (other.rendering_key == task.rendering_key) == (field in WHICH), field
@@ -259,3 +263,31 @@ def test_a_million_combinations_are_never_enumerated(holdout):
     assert not task.held_out[task.grid.nearest(combined)].any()
     assert task.blank.shape == (300,)
     assert not {"points", "indices"} & set(vars(task.grid))
+
+
+def test_excluded_combinations_are_neither_trained_on_nor_evaluated():
+    task = BumpTask(size=8, holdout="corner:6", excluded="center:2:5", training="each")
+    excluded = BumpTask(size=8, holdout="center:2:5").held_out
+    assert (int(task.held_out.sum()), task.holdout_summary.absent, task.available) == (4, 16, 64 - 16 - 4)
+    assert not (task.usable & (excluded | task.held_out)).any()
+    evaluation = evaluate(task, lambda codes: torch.zeros(len(codes), 8, 8), torch.device("cpu"))
+    assert set(evaluation["point"].tolist()) == set(torch.nonzero(~excluded).flatten().tolist())
+    assert int(evaluation["held_out"].sum()) == 4
+    assert task.replace(excluded="none") == BumpTask(size=8, holdout="corner:6", training="each")
+    assert BumpTask(size=8, centers="real", excluded="center:2:5", holdout="none").training_values(0).shape == (2000, 2)
+
+
+def test_excluded_images_of_a_user_count_as_absent():
+    factors = {"a": [k % 4 for k in range(16)], "b": [k // 4 for k in range(16)]}
+    task = ArrayTask(np.zeros((16, 4, 4), np.float32), factors, holdout="corner:3", excluded="mask:0,0;1,1")
+    assert (int(task.present.sum()), task.available) == (14, 13)
+
+
+def test_blocks_of_factors_have_one_part_of_a_decoder_each():
+    task = BumpsTask(size=8, factors=("x=4", "y=4", "size=3"), blocks=(2, 1), holdout="none")
+    assert task.block_sizes == (task.code_sizes[0] + task.code_sizes[1], task.code_sizes[2])
+    spec = RunSpec(task=task, decoder="additive:base=(mlp:width=8:depth=1)")
+    assert len(spec.module().stages["components"].decoders) == 2
+    assert len(spec.replace(task=task.replace(blocks=None)).module().stages["components"].decoders) == 3
+    with pytest.raises(InvalidValue, match="blocks"):
+        task.replace(blocks=(2, 2))

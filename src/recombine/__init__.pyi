@@ -45,6 +45,7 @@ from .holdouts import LShaped as LShaped
 from .holdouts import Mask as Mask
 from .holdouts import Nothing as Nothing
 from .holdouts import Orthogonal as Orthogonal
+from .holdouts import Orthotopic as Orthotopic
 from .holdouts import Scattered as Scattered
 from .holdouts import Where as Where
 from .page import ExplorerPage as ExplorerPage

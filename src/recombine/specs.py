@@ -166,7 +166,7 @@ class RunSpec(Frozen):
     @property
     def interface(self) -> Interface:
         """Sizes of the decoder's input and output."""
-        return Interface(self.task.code_sizes, self.task.image_shape)
+        return Interface(self.task.block_sizes, self.task.image_shape)
 
     @property
     def total_steps(self) -> int:

@@ -90,7 +90,8 @@ class Subject:
         task = decoder.spec.task
         if task.direction != "decode":
             raise InvalidValue("module", str(decoder.spec.decoder), "a decoder: this run trained an encoder")
-        return cls._on_task(name or run_name(decoder.spec), decoder.module(), task, task.encoding, task.held_out)
+        unseen = task.held_out if isinstance(task, ArrayTask) else task.held_out | task.left_out
+        return cls._on_task(name or run_name(decoder.spec), decoder.module(), task, task.encoding, unseen)
 
     @classmethod
     def _on_task(cls, name: str, module: nn.Module, task: Task, encode: Any, held_out: Tensor, **call: Call) -> Self:

@@ -17,5 +17,16 @@ Known answer: the default centred box holds out 17 × 17 = 289 of 28 × 28 = 784
 
 from recombine.holdouts.base import HOLDOUTS, AnyHoldout, Holdout, HoldoutSummary, Pattern, SomeFactors
 from recombine.holdouts.points import Mask, Scattered
-from recombine.holdouts.shapes import Center, Corner, Cross, Diagonal, Ell, LShaped, Nothing, Orthogonal
+from recombine.holdouts.shapes import (
+    Center,
+    Corner,
+    Cross,
+    Diagonal,
+    Ell,
+    LShaped,
+    Nothing,
+    Orthogonal,
+    Orthotopic,
+    axes_of,
+)
 from recombine.holdouts.where import Where

@@ -11,6 +11,7 @@ per factor keeps bⁿ + n(N − b)bⁿ⁻¹.
 
 from __future__ import annotations
 
+from itertools import accumulate, pairwise
 from math import ceil
 from typing import Annotated, Any, Literal, Self
 
@@ -22,6 +23,7 @@ from torch import Tensor
 from recombine.errors import InvalidValue
 from recombine.factors import LARGEST_GRID, FactorGrid
 from recombine.holdouts.base import CENTER_FRACTION, HOLDOUTS, Holdout, Pattern
+from recombine.records import ADDED
 
 CORNER_START = 12 / 32
 """Default start of the corner, as a fraction of each factor's values."""
@@ -33,6 +35,16 @@ ROUNDING = 1e-9
 """Tolerance for differences between positions."""
 
 Bound = int | tuple[int, ...]
+Blocks = Annotated[tuple[Annotated[int, Field(ge=1)], ...] | None, ADDED]
+
+
+def axes_of(blocks: tuple[int, ...] | None, grid: FactorGrid) -> list[range]:
+    """Return the axes of each block of consecutive factors; without sizes, every factor is a block."""
+    sizes = blocks or (1,) * len(grid.shape)
+    if sum(sizes) != len(grid.shape):
+        raise InvalidValue("blocks", blocks, f"sizes whose sum is {len(grid.shape)}, the number of factors")
+    ends = list(accumulate(sizes, initial=0))
+    return [range(start, end) for start, end in pairwise(ends)]
 
 
 def per_factor(field: str, bound: Bound | None, grid: FactorGrid) -> tuple[int, ...]:
@@ -279,6 +291,9 @@ class Diagonal(Pattern):
     kind: Literal["diagonal"] = "diagonal"
     bandwidth: Annotated[int, Field(ge=0, le=LARGEST_GRID)] | None = None
     """Largest difference between positions that is kept, in steps of the longest factor; 0 keeps only the diagonal."""
+    blocks: Blocks = None
+    """Numbers of consecutive factors in each block, all equal, such as 5,5 for two sprites: the first factors of all
+    blocks are compared, then the second, and so on. Default: all factors are compared."""
 
     def defaults(self, grid: FactorGrid) -> dict[str, Any]:
         longest = max(grid.shape)
@@ -288,12 +303,18 @@ class Diagonal(Pattern):
 
     def pattern(self, grid: FactorGrid) -> Bool[Tensor, " ..."]:
         longest, bandwidth = max(grid.shape), self.filled(grid).bandwidth or 0
-        least, most = torch.tensor(torch.inf), torch.tensor(-torch.inf)
-        for axis, count in enumerate(grid.shape):
-            if count > 1:
-                position = along(torch.arange(count) * ((longest - 1) / (count - 1)), axis, grid)
-                least, most = torch.minimum(least, position), torch.maximum(most, position)
-        return (most - least > bandwidth + ROUNDING).expand(grid.shape)
+        blocks = axes_of(self.blocks, grid)
+        if len({len(block) for block in blocks}) > 1:
+            raise InvalidValue("holdout.blocks", self.blocks, "blocks of equal size")
+        held = torch.zeros(grid.shape, dtype=torch.bool)
+        for axes in zip(*blocks, strict=True):
+            least, most = torch.tensor(torch.inf), torch.tensor(-torch.inf)
+            for axis in axes:
+                if (count := grid.shape[axis]) > 1:
+                    position = along(torch.arange(count) * ((longest - 1) / (count - 1)), axis, grid)
+                    least, most = torch.minimum(least, position), torch.maximum(most, position)
+            held |= most - least > bandwidth + ROUNDING
+        return held
 
 
 @HOLDOUTS.register
@@ -314,13 +335,22 @@ class Orthogonal(Pattern):
     kind: Literal["orthogonal"] = "orthogonal"
     base: Bound | None = None
     """Position of the base point. Default: the middle of the grid."""
+    blocks: Blocks = None
+    """Numbers of consecutive factors in each block, such as 5,5 for two sprites, of which at most one differs from the
+    base point, in any of its factors. Default: every factor is a block."""
 
     def defaults(self, grid: FactorGrid) -> dict[str, Any]:
         return {"base": joined([count // 2 for count in grid.shape])}
 
     def pattern(self, grid: FactorGrid) -> Bool[Tensor, " ..."]:
         base = per_factor("base", self.filled(grid).base, grid)
-        return len(grid.shape) - within_count(base, base, grid) > 1
+        elsewhere = torch.zeros(grid.shape, dtype=torch.int16)
+        for block in axes_of(self.blocks, grid):
+            here = torch.ones(grid.shape, dtype=torch.bool)
+            for axis in block:
+                here &= along(torch.arange(grid.shape[axis]) == base[axis], axis, grid)
+            elsewhere += ~here
+        return elsewhere > 1
 
 
 @HOLDOUTS.register
@@ -344,3 +374,32 @@ class LShaped(_Beyond):
 
     def pattern(self, grid: FactorGrid) -> Bool[Tensor, " ..."]:
         return self.beyond(grid) > 1
+
+
+@HOLDOUTS.register
+class Orthotopic(Pattern):
+    """A hold-out of the combinations in which more than `count` factors lie at or beyond `start`.
+
+    `orthotopic:1` equals `L_shaped`.
+
+    Examples
+    --------
+    >>> import recombine as rc
+    >>> task = rc.BumpsTask(factors=("x=4", "y=4", "size=4"), holdout=rc.Orthotopic(count=2, start=3))
+    >>> int(task.held_out.sum())
+    1
+    """
+
+    kind: Literal["orthotopic"] = "orthotopic"
+    count: Annotated[int, Field(ge=1)] = 1
+    """Largest number of factors at or beyond `start` that is kept."""
+    start: Bound | None = None
+    """Threshold of each factor. Default: 12/32 of its values."""
+
+    def defaults(self, grid: FactorGrid) -> dict[str, Any]:
+        return LShaped().defaults(grid)
+
+    def pattern(self, grid: FactorGrid) -> Bool[Tensor, " ..."]:
+        if self.count >= len(grid.shape):
+            raise InvalidValue("holdout.count", self.count, f"1 to {len(grid.shape) - 1}, less than all factors")
+        return LShaped(start=self.filled(grid).start).beyond(grid) > self.count

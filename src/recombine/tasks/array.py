@@ -125,8 +125,13 @@ class ArrayTask(Task):
         return self.arrangement.grid
 
     @cached_property
-    def present(self) -> Bool[Tensor, " point"]:
+    def has_image(self) -> Bool[Tensor, " point"]:
+        """Mask of the combinations with an image."""
         return torch.from_numpy(self.arrangement.counts > 0)
+
+    @cached_property
+    def present(self) -> Bool[Tensor, " point"]:
+        return self.has_image & ~self.left_out
 
     @property
     def image_shape(self) -> tuple[int, ...]:
@@ -157,7 +162,7 @@ class ArrayTask(Task):
         ):
             if bool(((factor.position(values[:, k]) - nearest).abs() > 1e-6).any()):
                 raise InvalidValue("values", factor.name, "values in the data; images are not interpolated")
-        absent = ~self.present[points]
+        absent = ~self.has_image[points]
         if bool(absent.any()):
             missing = values[int(absent.nonzero()[0])].tolist()
             raise InvalidValue("values", missing, f"combinations of {listed(self.grid.names)} that occur in the data")

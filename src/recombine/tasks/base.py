@@ -26,7 +26,7 @@ from torch import Tensor
 from recombine.encodings import AnyEncoding, Bump, Encoding
 from recombine.errors import InvalidValue, listed
 from recombine.factors import Factor, FactorGrid
-from recombine.holdouts import AnyHoldout, Center, Holdout, HoldoutSummary, Nothing, SomeFactors
+from recombine.holdouts import AnyHoldout, Center, Holdout, HoldoutSummary, Nothing, SomeFactors, axes_of
 from recombine.records import ADDED, OPENING, Registry, Variant
 from recombine.streams import stream
 from recombine.tasks.training_sets import AnyTrainingRule, Draws, Each
@@ -39,10 +39,11 @@ class Examples(NamedTuple):
     targets: Float[Tensor, "row ..."]
 
 
-KEPT = {"holdout", "region"}
+KEPT = {"holdout", "region", "excluded"}
 """Fields that determine which combinations may be trained on."""
 WHICH = KEPT | {
-    "training", "centers", "isolated", "isolated_factors", "isolated_together", "mixing", "allow_unseen"
+    "training", "centers", "isolated", "isolated_factors", "isolated_together", "mixing", "allow_unseen",
+    "excluded", "blocks",
 }  # fmt: skip
 """Fields that determine which examples are trained on or held out."""
 MOST_AVERAGED = 4096
@@ -86,6 +87,11 @@ class Task(Variant):
     """Direction of the mapping: decode (code to image) or encode (image to code)."""
     allow_unseen: bool = False
     """Allow hold-outs that remove some factor values from training entirely."""
+    excluded: Annotated[AnyHoldout, ADDED] = Nothing()
+    """Combinations left out altogether: neither trained on nor evaluated."""
+    blocks: Annotated[tuple[Annotated[int, Field(ge=1)], ...] | None, ADDED] = None
+    """Numbers of consecutive factors that belong together, such as 5,5 for two sprites: remedies that know factors
+    treat each block as one. Default: every factor is a block."""
 
     position_factors: ClassVar[tuple[str, ...]] = ("x", "y")
     """Factors that specify the column and row of the brightest (or darkest) pixel, if any."""
@@ -149,8 +155,13 @@ class Task(Variant):
 
     @cached_property
     def present(self) -> Bool[Tensor, " point"]:
-        """Mask of grid points that have an example; datasets may lack some combinations."""
-        return torch.ones(self.grid.size, dtype=torch.bool)
+        """Mask of grid points that have an example and are not excluded; datasets may lack some combinations."""
+        return ~self.left_out
+
+    @cached_property
+    def left_out(self) -> Bool[Tensor, " point"]:
+        """Mask of excluded grid points."""
+        return self.excluded.mask(self.grid).flatten()
 
     @cached_property
     def held_out(self) -> Bool[Tensor, " point"]:
@@ -166,6 +177,12 @@ class Task(Variant):
     def code_sizes(self) -> tuple[int, ...]:
         """Size of each factor's code."""
         return tuple(self.encoding.size(factor) for factor in self.grid.factors)
+
+    @property
+    def block_sizes(self) -> tuple[int, ...]:
+        """Size of the code of each block of factors."""
+        sizes = self.code_sizes
+        return tuple(sum(sizes[axis] for axis in block) for block in axes_of(self.blocks, self.grid))
 
     def codes(self, values: Float[Tensor, "row factor"]) -> Float[Tensor, "row code"]:
         """Return the concatenated codes of all factors, with zeros for absent ones."""
@@ -317,7 +334,9 @@ class Task(Variant):
         if self._given_holdout is None:  # pydantic validates a task again inside a spec
             self._given_holdout, self._given_encoding = self.holdout, self.encoding
         object.__setattr__(self, "holdout", self.resolved_holdout())
+        object.__setattr__(self, "excluded", self.excluded.resolved(self.grid))
         object.__setattr__(self, "encoding", self.encoding.resolved(self.grid))
+        axes_of(self.blocks, self.grid)
         if not self.allow_unseen and (unseen := self.holdout_summary.unseen):
             some = ", ".join(unseen[:3]) + (", …" if len(unseen) > 3 else "")
             allowed = f"a mask that keeps every factor value in training (this removes {some}), or use allow_unseen"

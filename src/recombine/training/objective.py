@@ -64,7 +64,7 @@ class Objective:
         self.dropouts = [part for part in self.training.modules() if isinstance(part, SeededDropout)]
         self.layout, self.buffer_layout = FlatLayout(dict(module.named_parameters())), FlatLayout(kept_buffers(module))
         self.forwards = FORWARDS.get(type(spec.decoder), Forwards())
-        self.penalties, self.blocks = spec.penalties, spec.task.code_sizes
+        self.penalties, self.blocks = spec.penalties, spec.task.block_sizes
         self.dtype = torch.bfloat16 if spec.recipe.precision == "bf16" else torch.float32
 
     def decode(self, weights: Float[Tensor, " parameter"], buffers: Tensor) -> Decoding:
