@@ -99,7 +99,7 @@ def spec_flags() -> list[Flag]:
 
 
 def _choices(name: str) -> str:
-    return f" Choices: {listed(PARTS[name])}; set fields with NAME:FIELD=VALUE." if name in PARTS else ""
+    return f" Choices: {listed(PARTS[name])}; fields by NAME:FIELD=VALUE." if name in PARTS else ""
 
 
 def _fields(registry: Registry[Any]) -> dict[str, list[str]]:
