@@ -176,7 +176,7 @@ class Factor:
 
     @property
     def text(self) -> str:
-        """The values as text that `over` accepts, such as `0:27:28`."""
+        """The values as the text that `over` accepts."""
         if self.given is not None:
             return ";".join(map(plain, self.given))
         return f"{plain(self.low)}:{plain(self.high)}:{self.count}"
