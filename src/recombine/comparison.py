@@ -243,7 +243,7 @@ def _dataset(
     for region in ("id", "ood"):
         data[f"{region}_score"] = data[f"{region}_accuracy"] if has_places else 1 - data[f"{region}_over_blank"]
     data["collapsed"] = ~(data["id_over_blank"] < COLLAPSED)
-    data["seconds"] = ("remedy", "seed"), np.array([[_seconds(run) for run in own] for own in runs.values()])
+    data["seconds"] = ("remedy", "seed"), np.array([[seconds_of(run) for run in own] for own in runs.values()])
     per_remedy = {
         "source": [remedies[name].source if name in remedies else "" for name in specs],
         "privileges": [", ".join(remedies[name].privileges) if name in remedies else "" for name in specs],
@@ -268,7 +268,7 @@ def _counted(row: pandas.Series) -> str:
     return f"{row['compose']}/{row['seeds']}" + (f" ({others})" if others else "")
 
 
-def _seconds(run: Run) -> float:
+def seconds_of(run: Run) -> float:
     """Training time of one network: networks that trained together share theirs."""
     provenance = run.result["provenance"]
     return float(provenance["seconds"]) / int(provenance["members_together"])

@@ -68,6 +68,12 @@ COMMANDS = {
         "knows: what a remedy knows and the plain network does not; s: seconds per network.\n\n"
         "Example: recombine compare --decoder cnn --remedy broadcast --remedy hessian:weight=1e-6 --out remedies",
     ),
+    "arena": (
+        "arena:arena",
+        "Compare remedies on several tasks. Each is tuned alike: one of eight configurations is chosen on a second "
+        "hold-out inside the kept combinations, and evaluated with fresh seeds (docs/remedies.md).\n\n"
+        "Example: recombine arena --task bump --remedy broadcast --remedy isolated --out arena",
+    ),
     "reproduce": (
         "reproduce:reproduce",
         "Reproduce a paper's figures and claims: train, measure, evaluate the claims, and write a report.\n\n"

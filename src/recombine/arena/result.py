@@ -1,0 +1,142 @@
+"""The arena's table and figure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from recombine.arena.protocol import CEILING, PLAIN
+from recombine.errors import InvalidValue
+from recombine.remedies import REMEDIES
+from recombine.reproduction.intervals import TrimmedMean
+
+if TYPE_CHECKING:
+    import pandas
+    import xarray
+    from matplotlib.figure import Figure
+
+LOWEST = -1.0
+"""Scores below count as this one, so that a network that is arbitrarily wrong does not decide a mean."""
+
+
+CHOICES = ("inner", "id", "test")
+"""Scores by which a configuration can be chosen: on the second hold-out, as the protocol says; on kept combinations;
+and on the test region, which nobody could know (the oracle)."""
+
+
+def chosen_by(log: pandas.DataFrame, score: str = "inner") -> dict[str, dict[str, int]]:
+    """Return the number of the best configuration by task and remedy: the one with the highest mean over seeds."""
+    if score not in CHOICES:
+        raise InvalidValue("score", score, f"one of {CHOICES}")
+    means = log.assign(own=log[score].fillna(LOWEST).clip(lower=LOWEST))
+    means = means.groupby(["task", "remedy", "configuration"], sort=False)["own"].mean()
+    chosen: dict[str, dict[str, int]] = {}
+    for (task, remedy), own in means.groupby(level=["task", "remedy"], sort=False):
+        chosen.setdefault(str(task), {})[str(remedy)] = int(own.idxmax()[2])
+    return chosen
+
+
+@dataclass(frozen=True)
+class Arena:
+    """Scores of the chosen configurations, and the log of tuning.
+
+    Parameters
+    ----------
+    data
+        R² and accuracy by `task`, `remedy` and `seed`; controls by `task`.
+    chosen
+        Number of the chosen configuration, by task and remedy.
+    log
+        R² by task, remedy, configuration and tuning seed; None if all configurations were chosen before.
+    """
+
+    data: xarray.Dataset
+    chosen: dict[str, dict[str, int]]
+    log: pandas.DataFrame | None = None
+
+    def table(self) -> pandas.DataFrame:
+        """One row per task and remedy, the best held-out R² of each task first.
+
+        `held out` and `kept` are 20 % trimmed means of R² over seeds, `95 % low` and `95 % high` the ends of the
+        interval of `held out`. `compose` is the share of seeds whose R² is at least the protocol's bound on both.
+        `by … score` is the held-out R², in tuning, of the configuration that this score chooses.
+        """
+        import pandas
+
+        data, rows = self.data, []
+        least = data.attrs["composes"]
+        others = {score: self._by(score) for score in CHOICES} if self.log is not None else {}
+        for task in data["task"].values:
+            for remedy in data["remedy"].values:
+                own = data.sel(task=task, remedy=remedy)
+                scores = own["ood_r2"].values
+                if not np.isfinite(scores).any():
+                    continue
+                interval = TrimmedMean.of(np.clip(scores, LOWEST, 1)).interval()
+                composes = (own["ood_r2"] >= least) & (own["id_r2"] >= least)
+                rows.append({
+                    "task": str(task), "remedy": str(remedy), "held out": interval.value, "95 % low": interval.low,
+                    "95 % high": min(interval.high, 1.0), "compose": float(composes.mean()),
+                    "kept": TrimmedMean.of(np.clip(own["id_r2"].values, LOWEST, 1)).value,
+                    "accuracy": TrimmedMean.of(own["ood_accuracy"].values).value,
+                    "seconds": float(own["seconds"].mean()), "images": int(own["images"]), "knows": privileges(remedy),
+                    **{f"by {score} score": own.get((str(task), str(remedy)), np.nan) for score, own in others.items()},
+                })  # fmt: skip
+        table = pandas.DataFrame(rows)
+        order = {str(task): place for place, task in enumerate(data["task"].values)}
+        return table.sort_values(
+            ["task", "held out"], ascending=[True, False], ignore_index=True,
+            key=lambda column: column.map(order) if column.name == "task" else column,
+        )  # fmt: skip
+
+    def _by(self, score: str) -> dict[tuple[str, str], float]:
+        """Return the test R² in tuning, mean over seeds, of the configurations that a score chooses."""
+        assert self.log is not None
+        means = self.log.groupby(["task", "remedy", "configuration"])["test"].mean()
+        chosen = chosen_by(self.log, score)
+        return {
+            (task, remedy): float(means[task, remedy, k]) for task, own in chosen.items() for remedy, k in own.items()
+        }
+
+    def draw(self) -> Figure:
+        """Held-out R² of every remedy on every task, the best on average first, and the controls below."""
+        from matplotlib.figure import Figure
+
+        from recombine.panels import styled
+
+        table = self.table()
+        scores = table.pivot(index="remedy", columns="task", values="held out")
+        shares = table.pivot(index="remedy", columns="task", values="compose")
+        tasks = [str(task) for task in self.data["task"].values]
+        mean = scores.clip(lower=0).mean(axis=1).sort_values(ascending=False)
+        last = [name for name in (PLAIN, CEILING) if name in scores.index]
+        order = [name for name in mean.index if name not in last] + last
+        controls = [str(name) for name in self.data["control"].values]
+        below = {name: self.data["controls"].sel(control=name).values for name in controls}
+        values = np.vstack([scores.loc[order, tasks].to_numpy(), np.array([below[name] for name in controls])])
+        with styled():
+            figure = Figure(figsize=(2.6 + 0.95 * len(tasks), 1.2 + 0.27 * len(values)), layout="constrained")
+            ax = figure.subplots()
+            image = ax.imshow(np.clip(values, 0, 1), cmap="cividis", vmin=0, vmax=1, aspect="auto")
+            for row, line in enumerate(values):
+                for column, value in enumerate(line):
+                    if np.isfinite(value):
+                        share = shares.loc[order[row], tasks[column]] if row < len(order) else 0.0
+                        weight = "bold" if share >= 0.5 else "normal"  # most seeds compose
+                        color = "black" if value > 0.55 else "white"
+                        text = f"{max(value, LOWEST):.2f}".replace("-", "−")
+                        ax.text(column, row, text, ha="center", va="center", color=color, weight=weight, size=7)
+            ax.axhline(len(order) - 0.5, color="white", linewidth=3)
+            ax.set_xticks(range(len(tasks)), tasks)
+            ax.set_yticks(range(len(values)), [*order, *controls])
+            ax.tick_params(length=0)
+            figure.colorbar(image, label="held-out R² (bold: most seeds compose)")
+        return figure
+
+
+def privileges(remedy: str) -> str:
+    """Return what a remedy knows beyond the plain decoder, as text."""
+    name = str(remedy).partition(":")[0]
+    return ", ".join(REMEDIES[name].knows) if name in REMEDIES else ""

@@ -1,0 +1,186 @@
+"""The arena: every remedy tuned alike, chosen without the test region, and judged on fresh seeds."""
+
+import json
+
+import numpy as np
+import pandas
+import pytest
+import torch
+
+import recombine as rc
+from recombine.arena import PROTOCOL, ArenaTask, Configuration, Protocol, chosen_by, compete, tune
+from recombine.arena.protocol import CEILING, PLAIN, configurations
+from recombine.arena.scores import Scorer
+from recombine.errors import InvalidValue
+from tests.command import captured
+
+CPU = torch.device("cpu")
+SMALL = rc.RunSpec(
+    task=rc.BumpTask(size=8, holdout="center:3:5", training="each"), decoder=rc.MLP(width=8, depth=1),
+    recipe=rc.Recipe(steps=30, lr=1e-2),
+)  # fmt: skip
+TINY = Protocol(
+    tasks={
+        "bump": ArenaTask(base=SMALL, inner="corner:6"),
+        "bumps": ArenaTask(
+            base=SMALL.replace(task=rc.BumpsTask(size=8, factors=("x=4", "y=4", "size=2"), holdout="orthotopic:2:2,2,1",
+                                                 training="each")), inner="corner:2:factors=x,y",
+        ),
+    },
+    remedies={
+        PLAIN: configurations(PLAIN, (1e-2, 1e-9)), "isolated": configurations("isolated", (1e-9, 1e-2)),
+        "mixup": configurations("mixup", (1e-2,), ("weight=0.1", "weight=1e-3")),
+    },
+    tuning_seeds=(5, 6), seeds=(1, 2, 3),
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    return tmp_path_factory.mktemp("store")
+
+
+@pytest.fixture(scope="module")
+def result(store):
+    return compete(TINY, store, CPU)
+
+
+@pytest.mark.parametrize("name", PROTOCOL.tasks)
+def test_the_second_holdout_lies_inside_the_kept_combinations_and_leaves_the_test_region_alone(name):
+    own = PROTOCOL.tasks[name]
+    task, tuning = own.base.task, own.tuning.task
+    assert bool(tuning.held_out.any())
+    assert not bool((tuning.held_out & task.held_out).any())
+    assert not bool((tuning.usable & task.held_out).any())
+    assert not bool((tuning.present & task.held_out).any())  # not even evaluated
+    assert task.holdout_summary.unseen == tuning.holdout_summary.unseen == ()
+    assert int(tuning.held_out.sum()) < int(task.usable.sum()) / 3
+
+
+def test_every_remedy_is_tuned_alike_and_fits_every_task():
+    assert {len(own) for own in PROTOCOL.remedies.values()} == {8}
+    assert all(len(set(own)) == 8 for own in PROTOCOL.remedies.values())
+    assert not set(PROTOCOL.seeds) & set(PROTOCOL.tuning_seeds)
+    for task in PROTOCOL.tasks.values():
+        for own in PROTOCOL.remedies.values():
+            for configuration in own:
+                assert configuration.apply(task.tuning).interface == task.base.interface
+
+
+def test_the_protocol_is_data_and_its_digest_names_every_part():
+    assert Protocol.from_json(PROTOCOL.to_json()) == PROTOCOL
+    others = [
+        TINY.replace(composes=0.8), TINY.replace(seeds=(1, 2)), TINY.part(["bump"]), TINY.part(remedies=["mixup"]),
+        TINY.replace(tasks={**TINY.tasks, "bump": TINY.tasks["bump"].replace(inner="corner:7")}),
+    ]  # fmt: skip
+    assert len({TINY.digest, *(own.digest for own in others)}) == 6
+
+
+def test_tuning_chooses_by_the_second_holdout_alone(result):
+    log = result.log
+    assert len(log) == 2 * 3 * 2 * 2
+    assert result.chosen == chosen_by(log) == chosen_by(log.assign(test=-log["test"]))
+    for task, own in result.chosen.items():
+        for remedy, number in own.items():
+            scores = {}
+            for row in log[(log["task"] == task) & (log["remedy"] == remedy)].itertuples():
+                scores.setdefault(row.configuration, []).append(max(row.inner, -1.0))
+            assert number == max(scores, key=lambda k: sum(scores[k]))
+    planted = pandas.DataFrame({
+        "task": "t", "remedy": "r", "configuration": [0, 0, 1, 1], "inner": [0.9, -1e9, -0.2, np.nan], "id": 1.0,
+        "test": [0.0, 0.0, 1.0, 1.0],
+    })  # fmt: skip
+    assert chosen_by(planted) == {"t": {"r": 0}}  # a network that diverged counts as -1
+    assert chosen_by(planted, "test") == {"t": {"r": 1}}
+    with pytest.raises(InvalidValue):
+        chosen_by(log, "best")
+
+
+def test_scores_are_those_of_the_fresh_seeds(result, store):
+    spec = TINY.remedies["isolated"][result.chosen["bump"]["isolated"]].apply(SMALL).replace(seed=2)
+    run = rc.Store(store).run(spec.digest)
+    task = SMALL.task
+    held, points = task.held_out, task.grid.points
+    target = task.images(points).float()
+    with torch.no_grad():
+        output = run.module()(task.codes(points).float())
+    for name, region in (("ood_r2", held), ("id_r2", ~held)):
+        own, truth = output[region], target[region]
+        expected = 1 - (own - truth).square().sum() / (truth - truth.mean(dim=0)).square().sum()
+        found = result.data[name].sel(task="bump", remedy="isolated", seed=2)
+        assert float(found) == pytest.approx(float(expected), abs=1e-4)
+    assert result.data.sizes == {"task": 2, "remedy": 4, "seed": 3, "control": 5}
+    assert result.data.attrs["protocol"] == TINY.digest
+
+
+def test_what_was_chosen_before_is_not_tuned_again(result, store):
+    assert tune(TINY, store, CPU, known=result.chosen) is None
+    known = {"bump": result.chosen["bump"], "bumps": {PLAIN: 0}}
+    assert set(tune(TINY, store, CPU, known=known)["remedy"]) == {"isolated", "mixup"}
+
+
+def test_controls_are_right_for_planted_images():
+    images = np.zeros((9, 6, 6), np.float32)
+    for number in range(9):  # bar x in the upper half and bar y in the lower one
+        images[number, :3, 2 * (number // 3)] = images[number, 3:, 2 * (number % 3)] = 0.5
+    task = rc.ArrayTask(images, {"x": [n // 3 for n in range(9)], "y": [n % 3 for n in range(9)]}, holdout="corner:1")
+    own = Scorer(task)
+    assert own.controls()["lit"] == pytest.approx(1.0)  # every bar is in some kept image
+    blank = rc.BumpTask(size=12, holdout="corner:6", sigma=0.5)
+    assert Scorer(blank).controls()["lit"] < 0.6  # the quadrant is dark in training
+    plus = rc.BumpTask(size=12, holdout="center:5:6", sigma=3.0)
+    own = Scorer(plus).controls()
+    assert own["blank"] < own["nearest"] <= own["sum of two"]
+    mean = torch.stack([plus.render(plus.grid.points)[plus.held_out].mean(dim=0)])
+    assert Scorer(plus).of_module(lambda codes: mean.expand(len(codes), -1, -1).float())["ood_r2"] == pytest.approx(
+        0, abs=1e-6
+    )
+    perfect = Scorer(plus).of_errors(torch.zeros(144), plus.held_out)
+    assert perfect == {"id_r2": 1.0, "ood_r2": 1.0}
+
+
+def test_the_table_and_the_figure_show_every_remedy_on_every_task(result):
+    table = result.table()
+    assert len(table) == 2 * 4
+    assert list(dict.fromkeys(table["task"])) == ["bump", "bumps"]
+    assert all(table[table["task"] == "bump"]["held out"].diff().dropna() <= 0)
+    assert {"by inner score", "by id score", "by test score"} <= set(table.columns)
+    own = table.set_index(["task", "remedy"])
+    assert own.loc[("bump", "isolated"), "knows"] == "extra images"
+    best = own["by test score"].drop(index=[(task, CEILING) for task in TINY.tasks])
+    assert (best >= own["by inner score"].loc[best.index]).all()  # the oracle's
+    figure = result.draw()
+    assert [label.get_text() for label in figure.axes[0].get_xticklabels()] == ["bump", "bumps"]
+
+
+def test_a_remedy_of_ones_own_is_tuned_over_as_many_configurations():
+    own = PROTOCOL.part(["bump"], ["exact_contrast:weight=1e-5"])
+    assert set(own.remedies) == {PLAIN, "exact_contrast:weight=1e-5"}
+    assert len(own.remedies["exact_contrast:weight=1e-5"]) == 8
+    for wrong in ({"tasks": ["nothing"]}, {"remedies": ["nothing"]}):
+        with pytest.raises(InvalidValue):
+            PROTOCOL.part(**wrong)
+
+
+def test_the_command_registers_runs_and_refuses_another_protocol(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("recombine.arena.PROTOCOL", TINY)
+    out = tmp_path / "arena"
+    words = f"arena --out {out} --store {tmp_path / 'store'} --device cpu --seeds 2 --task bump --remedy isolated"
+    assert captured(f"{words} --register", capsys)[0] == 0
+    assert Protocol.from_json((out / "protocol.json").read_text()) == TINY.part(["bump"], ["isolated"])
+    code, shown, err = captured(words, capsys)
+    assert code == 0, err
+    assert "isolated" in shown
+    assert {path.name for path in out.iterdir()} >= {
+        "arena.nc", "arena.csv", "arena.png", "tuning.csv", "chosen.json", "protocol.json"
+    }  # fmt: skip
+    assert set(pandas.read_csv(out / "arena.csv")["remedy"]) == {PLAIN, "isolated", CEILING}
+    assert set(json.loads((out / "chosen.json").read_text())["bump"]) == {PLAIN, "isolated"}
+    code, _, err = captured(words.replace("--remedy isolated", "--remedy mixup"), capsys)
+    assert (code, "same protocol" in err) == (2, True)
+
+
+def test_a_configuration_is_a_change_to_the_base():
+    spec = Configuration(remedy="hessian:weight=1e-4", lr=3e-3, decoder=rc.MLP(width=4, depth=1)).apply(SMALL)
+    assert (spec.recipe.lr, spec.decoder.width, str(spec.penalties[0])) == (3e-3, 4, "hessian:weight=0.0001")
+    assert Configuration(lr=3e-3).apply(SMALL) == SMALL.replace(recipe=SMALL.recipe.replace(lr=3e-3))
