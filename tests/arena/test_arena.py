@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import recombine as rc
-from recombine.arena import PROTOCOL, ArenaTask, Configuration, Protocol, chosen_by, compete, tune
+from recombine.arena import PROTOCOL, Arena, ArenaTask, Configuration, Protocol, chosen_by, compete, tune
 from recombine.arena.protocol import CEILING, PLAIN, configurations
 from recombine.arena.scores import Scorer
 from recombine.errors import InvalidValue
@@ -41,8 +41,11 @@ def store(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def result(store):
-    return compete(TINY, store, CPU)
+def result(store, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("arena")
+    for part in compete(TINY, store, CPU):
+        part.save(folder)
+    return Arena.open(folder, TINY.tasks)
 
 
 @pytest.mark.parametrize("name", PROTOCOL.tasks)
@@ -110,13 +113,11 @@ def test_scores_are_those_of_the_fresh_seeds(result, store):
         found = result.data[name].sel(task="bump", remedy="isolated", seed=2)
         assert float(found) == pytest.approx(float(expected), abs=1e-4)
     assert result.data.sizes == {"task": 2, "remedy": 4, "seed": 3, "control": 5}
-    assert result.data.attrs["protocol"] == TINY.digest
 
 
 def test_what_was_chosen_before_is_not_tuned_again(result, store):
-    assert tune(TINY, store, CPU, known=result.chosen) is None
-    known = {"bump": result.chosen["bump"], "bumps": {PLAIN: 0}}
-    assert set(tune(TINY, store, CPU, known=known)["remedy"]) == {"isolated", "mixup"}
+    assert tune(TINY, "bump", store, CPU, known=result.chosen["bump"]) is None
+    assert set(tune(TINY, "bump", store, CPU, known=[PLAIN])["remedy"]) == {"isolated", "mixup"}
 
 
 def test_controls_are_right_for_planted_images():
@@ -171,13 +172,13 @@ def test_the_command_registers_runs_and_refuses_another_protocol(tmp_path, capsy
     code, shown, err = captured(words, capsys)
     assert code == 0, err
     assert "isolated" in shown
-    assert {path.name for path in out.iterdir()} >= {
-        "arena.nc", "arena.csv", "arena.png", "tuning.csv", "chosen.json", "protocol.json"
+    assert {str(path.relative_to(out)) for path in out.rglob("*.*")} == {
+        "arena.csv", "arena.png", "chosen.json", "protocol.json", "scores/bump.nc", "tuning/bump.csv"
     }  # fmt: skip
     assert set(pandas.read_csv(out / "arena.csv")["remedy"]) == {PLAIN, "isolated", CEILING}
     assert set(json.loads((out / "chosen.json").read_text())["bump"]) == {PLAIN, "isolated"}
     code, _, err = captured(words.replace("--remedy isolated", "--remedy mixup"), capsys)
-    assert (code, "same protocol" in err) == (2, True)
+    assert (code, "these tasks and remedies" in err) == (2, True)
 
 
 def test_a_configuration_is_a_change_to_the_base():

@@ -145,8 +145,8 @@ def _task(about: str, task: Task, inner: str) -> ArenaTask:
 
 SPRITES = SpriteTask(
     size=64, sprites=2, shapes=("square", "disc"), blocks=(5, 5), training="each",
-    factors=tuple(f"{name}{suffix}={count}" for suffix in ("", "2") for name, count in
-                  {"x": 4, "y": 4, "shape": 2, "scale": 2, "hue": 2}.items()),
+    factors=tuple(f"{name}{suffix}={values}" for suffix in ("", "2") for name, values in
+                  {"x": "8..55..4", "y": "13..51..4", "shape": 2, "scale": "8..14..2", "hue": 2}.items()),
     holdout="orthogonal:base=0:blocks=5,5",
 )  # fmt: skip
 TASKS: Mapping[str, ArenaTask] = {
@@ -175,7 +175,7 @@ TASKS: Mapping[str, ArenaTask] = {
     ),
     "orthogonal": _task(
         "Two sprites of five factors each; in training one of them is always the same (Wiedemer et al. 2023).",
-        SPRITES, "corner:3:factors=x,y",
+        SPRITES, "corner:2:factors=x,y",
     ),
     "diagonal": _task(
         "Two sprites of five factors each, which are nearly alike in training (Wiedemer et al. 2023).",

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
 from recombine.arena.protocol import CEILING, PLAIN
 from recombine.errors import InvalidValue
+from recombine.manifest import write_into
 from recombine.remedies import REMEDIES
 from recombine.reproduction.intervals import TrimmedMean
 
@@ -17,6 +20,8 @@ if TYPE_CHECKING:
     import xarray
     from matplotlib.figure import Figure
 
+SCORES, TUNING = "scores", "tuning"
+"""Folders of a results folder, with a file for every task."""
 LOWEST = -1.0
 """Scores below count as this one, so that a network that is arbitrarily wrong does not decide a mean."""
 
@@ -46,15 +51,44 @@ class Arena:
     ----------
     data
         R² and accuracy by `task`, `remedy` and `seed`; controls by `task`.
-    chosen
-        Number of the chosen configuration, by task and remedy.
     log
         R² by task, remedy, configuration and tuning seed; None if all configurations were chosen before.
     """
 
     data: xarray.Dataset
-    chosen: dict[str, dict[str, int]]
     log: pandas.DataFrame | None = None
+
+    def save(self, folder: Path) -> None:
+        """Write the Dataset and the log of each task to a folder."""
+        for name in map(str, self.data["task"].values):
+            own = self.data.sel(task=[name]).dropna("remedy", how="all", subset=["ood_r2"])
+            write_into(folder / SCORES, {f"{name}.nc": bytes(own.to_netcdf(engine="h5netcdf"))})
+            if self.log is not None:
+                log = self.log[self.log["task"] == name].to_csv(index=False)
+                write_into(folder / TUNING, {f"{name}.csv": log.encode()})
+
+    @classmethod
+    def open(cls, folder: Path, tasks: Iterable[str]) -> Self:
+        """Return the results on those of the tasks that a folder has."""
+        import pandas
+        import xarray
+
+        parts = [xarray.load_dataset(path) for name in tasks if (path := folder / SCORES / f"{name}.nc").exists()]
+        if not parts:
+            raise InvalidValue("from", str(folder), "a folder with results of the arena")
+        logs = [pandas.read_csv(path) for name in tasks if (path := folder / TUNING / f"{name}.csv").exists()]
+        data = xarray.concat(parts, "task", join="outer", fill_value={"settings": ""}, combine_attrs="drop_conflicts")
+        return cls(data, pandas.concat(logs) if logs else None)
+
+    @property
+    def chosen(self) -> dict[str, dict[str, int]]:
+        """Number of the chosen configuration, by task and remedy."""
+        own = self.data["configuration"]
+        return {
+            str(task): {str(one): int(number) for one, number in zip(own["remedy"].values, row, strict=True)
+                        if np.isfinite(number)}
+            for task, row in zip(own["task"].values, own.transpose("task", "remedy").values, strict=True)
+        }  # fmt: skip
 
     def table(self) -> pandas.DataFrame:
         """One row per task and remedy, the best held-out R² of each task first.

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 
 from recombine.arena.protocol import CEILING, PLAIN, PROTOCOL, Protocol
@@ -29,90 +30,83 @@ CHOSEN = "chosen.json"
 def compete(
     protocol: Protocol, store: Store | str | os.PathLike[str] | None, device: torch.device, *, full: bool = False,
     seeds: int | None = None, **options: Any,
-) -> Arena:  # fmt: skip
-    """Tune what has no known configuration yet (with `full`, everything), and evaluate the chosen configurations."""
-    chosen = {} if full else known_choices(protocol)
-    log = tune(protocol, store, device, known=chosen, **options)
-    for task, own in ({} if log is None else chosen_by(log)).items():
-        chosen[task] = {**chosen.get(task, {}), **own}
-    return Arena(evaluate(protocol, chosen, store, device, seeds, **options), chosen, log)
+) -> Iterator[Arena]:  # fmt: skip
+    """Yield the result on one task after another.
+
+    What has no known configuration yet is tuned (with `full`, everything); then the chosen ones are evaluated.
+    """
+    for name in protocol.tasks:
+        own = protocol.part([name])
+        chosen = {} if full else known_choices(own)[name]
+        log = tune(own, name, store, device, known=chosen, **options)
+        chosen |= {} if log is None else chosen_by(log)[name]
+        yield Arena(evaluate(own, name, chosen, store, device, seeds, **options), log)
 
 
 def known_choices(protocol: Protocol) -> dict[str, dict[str, int]]:
     """Return the configurations that the committed tuning chose, for tasks and remedies that are as they were then."""
     file = files("recombine.arena") / CHOSEN
-    if not file.is_file():
-        return {}
-    own = parsed_json(file.read_bytes())
+    own = parsed_json(file.read_bytes()) if file.is_file() else {}
     return {
         name: {remedy: number for remedy, number in own.get(name, {}).items()
-               if protocol.remedies.get(remedy) == PROTOCOL.remedies.get(remedy)}
-        for name, task in protocol.tasks.items() if task == PROTOCOL.tasks.get(name)
+               if protocol.remedies.get(remedy) == PROTOCOL.remedies.get(remedy) and task == PROTOCOL.tasks.get(name)}
+        for name, task in protocol.tasks.items()
     }  # fmt: skip
 
 
 def tune(
-    protocol: Protocol, store: Store | str | os.PathLike[str] | None, device: torch.device,
-    known: Mapping[str, Mapping[str, int]] | None = None, **options: Any,
+    protocol: Protocol, name: str, store: Store | str | os.PathLike[str] | None, device: torch.device,
+    known: Collection[str] = (), **options: Any,
 ) -> pandas.DataFrame | None:  # fmt: skip
-    """Train every configuration with every tuning seed, and return its R² on the second hold-out, kept and test data.
+    """Train every configuration on a task with every tuning seed; return R² on the second hold-out, kept and test data.
 
-    Remedies in `known`, by task, are left out; if that leaves none, the log is None.
-
-    The test score takes no part in the protocol's choice; it shows what an oracle would have chosen.
+    The test score takes no part in the protocol's choice; it shows what an oracle would have chosen. Known remedies are
+    left out; if none remain, the log is None.
     """
     import pandas
 
+    task = protocol.tasks[name]
+    wanted = [
+        (remedy, number, spec)
+        for remedy, own in protocol.remedies.items()
+        if remedy not in known
+        for number, configuration in enumerate(own)
+        for spec in configuration.apply(task.tuning).seeds(protocol.tuning_seeds)
+    ]
+    if not wanted:
+        return None
+    runs = train([spec for *_, spec in wanted], store, device=device.type, **options)
+    inner, test = Scorer(task.tuning.task, device), Scorer(task.base.task, device)
     rows = []
-    for name, task in protocol.tasks.items():
-        wanted = [
-            (remedy, number, spec)
-            for remedy, own in protocol.remedies.items()
-            if remedy not in (known or {}).get(name, {})
-            for number, configuration in enumerate(own)
-            for spec in configuration.apply(task.tuning).seeds(protocol.tuning_seeds)
-        ]
-        if not wanted:
-            continue
-        runs = train([spec for *_, spec in wanted], store, device=device.type, **options)
-        inner, test = Scorer(task.tuning.task, device), Scorer(task.base.task, device)
-        for (remedy, number, spec), run in zip(wanted, runs, strict=True):
-            own = inner.of_run(run)
-            tested = test.of_module(run.module().to(device))["ood_r2"]
-            rows.append({
-                "task": name, "remedy": remedy, "configuration": number, "seed": spec.seed,
-                "settings": str(protocol.remedies[remedy][number]),
-                "inner": own["ood_r2"], "id": own["id_r2"], "test": tested, "seconds": seconds_of(run),
-            })  # fmt: skip
-    return pandas.DataFrame(rows) if rows else None
+    for (remedy, number, spec), run in zip(wanted, runs, strict=True):
+        scores, tested = inner.of_run(run), test.of_module(run.module().to(device))
+        rows.append({
+            "task": name, "remedy": remedy, "configuration": number, "seed": spec.seed,
+            "settings": str(protocol.remedies[remedy][number]), "inner": scores["ood_r2"], "id": scores["id_r2"],
+            "test": tested["ood_r2"], "seconds": seconds_of(run),
+        })  # fmt: skip
+    return pandas.DataFrame(rows)
 
 
 def evaluate(
-    protocol: Protocol, chosen: Mapping[str, Mapping[str, int]],
+    protocol: Protocol, name: str, chosen: Mapping[str, int],
     store: Store | str | os.PathLike[str] | None, device: torch.device, seeds: int | None = None, **options: Any,
 ) -> xarray.Dataset:  # fmt: skip
-    """Train the chosen configurations with fresh seeds (default: all of the protocol's), and return their scores.
+    """Train the chosen configurations on a task with fresh seeds (default: all of the protocol's).
 
-    The Dataset has R² and accuracy by `task`, `remedy` and `seed`, the controls by `task`, and the settings chosen.
+    The Dataset has R² and accuracy by `task`, `remedy` and `seed`, the numbers of the chosen configurations, and
+    controls by `task`.
     """
-    import xarray
-
-    fresh, parts = protocol.seeds[:seeds], []
-    for name, task in protocol.tasks.items():
-        arms = {
-            remedy: own[chosen[name][remedy]].apply(task.base)
-            for remedy, own in protocol.remedies.items()
-            if remedy in chosen.get(name, {})
-        }
-        whole = task.base.task.replace(region="whole")
-        plain = protocol.remedies[PLAIN][chosen[name][PLAIN]].apply(task.base)
-        specs = {**arms, CEILING: plain.replace(task=whole)}
-        trained = iter(train([one for own in specs.values() for one in own.seeds(fresh)], store, device=device.type,
-                             **options))  # fmt: skip
-        runs = {remedy: [next(trained) for _ in fresh] for remedy in specs}
-        parts.append(_dataset(name, specs, runs, Scorer(task.base.task, device)))
-    data = xarray.concat(parts, "task", join="outer", fill_value={"settings": ""})
-    return data.assign_attrs(protocol=protocol.digest, composes=protocol.composes)
+    task, fresh = protocol.tasks[name], protocol.seeds[:seeds]
+    specs = {remedy: protocol.remedies[remedy][number].apply(task.base) for remedy, number in chosen.items()}
+    specs[CEILING] = specs[PLAIN].replace(task=task.base.task.replace(region="whole"))
+    wanted = [spec for own in specs.values() for spec in own.seeds(fresh)]
+    trained = iter(train(wanted, store, device=device.type, **options))
+    runs = {remedy: [next(trained) for _ in fresh] for remedy in specs}
+    data = _dataset(name, specs, runs, Scorer(task.base.task, device))
+    data["configuration"] = "remedy", [float(chosen.get(remedy, np.nan)) for remedy in specs]
+    data["configuration"] = data["configuration"].expand_dims(task=[name])
+    return data.assign_attrs(composes=protocol.composes)
 
 
 def _dataset(
@@ -134,7 +128,7 @@ def _dataset(
         {"remedy": list(specs), "seed": [run.spec.seed for run in runs[PLAIN]]},
     )
     data["images"] = "remedy", [float(len(spec.task.training_values(spec.seed))) for spec in specs.values()]
-    data["settings"] = "remedy", [own[0].spec.to_json() for own in runs.values()]
+    data["settings"] = "remedy", [spec.model_dump_json(exclude={"seed"}) for spec in specs.values()]
     data["control"] = "control", list(controls)
     data["controls"] = "control", list(controls.values())
     found = [run.result["provenance"] for own in runs.values() for run in own]

@@ -14,7 +14,7 @@ from recombine.cli.tables import Column, write_table
 from recombine.cli.train import TrainingFlags
 from recombine.console import console, paragraph, say
 from recombine.errors import InvalidValue
-from recombine.files import parsed_json, read_given, require_folder
+from recombine.files import read_given, require_folder
 from recombine.manifest import write_into
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def arena(
     out
         Folder for the protocol, the log of tuning, the scores, the table and the figure.
     """
-    from recombine.arena import PROTOCOL, Protocol
+    from recombine.arena import PROTOCOL
     from recombine.arena.protocol import BASE
 
     protocol = PROTOCOL
@@ -66,42 +66,55 @@ def arena(
         if text not in PROTOCOL.tasks:
             protocol = protocol.with_task(text, BASE.replace(task=text), inner)
     protocol = protocol.part(task or (), remedy or ())
-    require_folder(out, "out", overwrite or (out / FILE).exists())
-    if (out / FILE).exists() and not overwrite:
-        registered = Protocol(**parsed_json(read_given(out / FILE, "out")))
-        if registered != protocol:
-            raise InvalidValue("out", str(out), "a folder of the same protocol, or --overwrite")
-    write_into(out, {FILE: protocol.to_json().encode()})
+    registered = _registered(out, protocol, overwrite)
     if register:
-        return say(f"protocol: {out / FILE} ({protocol.digest})")
-    return _run(protocol, full, seeds, out, settings)
+        return say(f"protocol: {out / FILE} ({registered.digest})")
+    return _run(registered, protocol, full, seeds, out, settings)
 
 
-def _run(protocol: Protocol, full: bool, seeds: int | None, out: Path, settings: TrainingFlags) -> None:
-    from recombine.arena import compete
+def _registered(out: Path, protocol: Protocol, overwrite: bool) -> Protocol:
+    """Return the folder's protocol, which must have the same tasks and remedies, or write this one to a new folder."""
+    from recombine.arena import Protocol
+
+    file = out / FILE
+    require_folder(out, "out", overwrite or file.exists())
+    if overwrite or not file.exists():
+        write_into(out, {FILE: protocol.to_json().encode()})
+        return protocol
+    known = Protocol.from_json(read_given(file, "out").decode())
+    same = known.replace(tasks=known.tasks | protocol.tasks, remedies=known.remedies | protocol.remedies)
+    if same != known or protocol.seeds != known.seeds or protocol.tuning_seeds != known.tuning_seeds:
+        raise InvalidValue("out", str(out), "a folder whose protocol has these tasks and remedies, or --overwrite")
+    return known
+
+
+def _run(
+    registered: Protocol, protocol: Protocol, full: bool, seeds: int | None, out: Path, settings: TrainingFlags
+) -> None:
+    from recombine.arena import Arena, compete
     from recombine.training.devices import resolve_device
 
-    result = compete(
+    parts = compete(
         protocol, settings.store, resolve_device(settings.device or "auto"), full=full,
         seeds=seeds or (None if full else SHORT_SEEDS), members=settings.members, memory=settings.memory, progress=True,
     )  # fmt: skip
+    for part in parts:
+        part.save(out)
+    result = Arena.open(out, registered.tasks)
     table, picture = result.table(), io.BytesIO()
     result.draw().savefig(picture, dpi=200)
     files = {
-        "arena.nc": bytes(result.data.to_netcdf(engine="h5netcdf")), "arena.csv": table.to_csv(index=False).encode(),
-        "arena.png": picture.getvalue(), "chosen.json": json.dumps(result.chosen, indent=1).encode(),
+        "arena.csv": table.to_csv(index=False).encode(), "arena.png": picture.getvalue(),
+        "chosen.json": json.dumps(result.chosen, indent=1).encode(),
     }  # fmt: skip
-    if result.log is not None:
-        files["tuning.csv"] = result.log.to_csv(index=False).encode()
     write_into(out, files)
-    shown = table[["task", "remedy", "held out", "95 % low", "95 % high", "compose", "kept", "seconds", "knows"]]
     columns = [
-        Column(name, [own if isinstance(own, str) else f"{own:.3f}" for own in shown[name]],
+        Column(name, [own if isinstance(own, str) else f"{own:.3f}" for own in table[name]],
                "left" if name in ("task", "remedy", "knows") else "right")
-        for name in shown
+        for name in ("task", "remedy", "held out", "95 % low", "95 % high", "compose", "kept", "seconds", "knows")
     ]  # fmt: skip
     write_table(console(), columns)
     paragraph(
-        f"held out, kept: R², 20 % trimmed mean; compose: share of seeds with both at least {protocol.composes:g}"
+        f"held out, kept: trimmed means of R²; compose: share of seeds with both at least {registered.composes:g}"
     )
     say(f"arena: {out}")
