@@ -36,6 +36,7 @@ class Explorer {
   #touched = 0; // time of the last change
   #held = false; // whether a pointer is pressed
   #kept = false; // whether the browser's history already has an entry for the current state
+  #seen = ""; // the address from which the state was last taken, or to which it was written
   #viewsChanged = true;
 
   /** @param {Uint8Array} bytes to which the page's data refer */
@@ -83,7 +84,8 @@ class Explorer {
   /** Takes the state from the address, after a link, Back or Forward; all but links restore the scroll position. */
   #arrive() {
     this.stop();
-    this.set(parsed(location.hash, this.state, this.data));
+    this.#seen = location.hash;
+    this.set(parsed(this.#seen, this.state, this.data));
     this.#kept = true;
     const { section } = this.state;
     if (section && history.state === null) document.getElementById(section)?.scrollIntoView();
@@ -262,12 +264,14 @@ class Explorer {
     const address = `#${written(this.state)}`;
     const framed = window.parent !== window;
     if (framed) window.parent.postMessage({ address }, "*");
+    else if (location.hash !== this.#seen) return; // Back, Forward or a link, whose event is still to come
     try {
       if (framed || this.#kept) history.replaceState({}, "", address);
       else if (address !== location.hash) history.pushState({}, "", address);
     } catch {
       // A frame in a notebook is not allowed to change its address.
     }
+    this.#seen = location.hash;
     this.#kept = false;
     this.#announce();
   }
