@@ -32,7 +32,7 @@ pytestmark = pytest.mark.browser
 SHOWN = ("fig1", "fig9", "width")
 DEFAULT = replace(
     PAPER, figures={name: PAPER.figures[name] for name in SHOWN},
-    sections=tuple(replace(own, figures=tuple(name for name in own.figures if name in SHOWN)) for own in PAPER.sections),
+    sections=tuple(replace(one, figures=tuple(n for n in one.figures if n in SHOWN)) for one in PAPER.sections),
 )  # fmt: skip
 """The paper with few of its figures: other tests draw them."""
 LABELS = (("bump", "none"), ("bump", "stripes"), ("rate", "none"))

@@ -188,7 +188,7 @@ def _draw_empty_figures():
 
 def warm(folder):
     """Import and compile now what children would otherwise import and compile each on its own."""
-    import h5netcdf  # noqa: F401
+    import h5py  # noqa: F401
     import torch
     import xarray  # noqa: F401
 

@@ -12,6 +12,7 @@ import numpy as np
 from recombine.arena.protocol import CEILING, PLAIN
 from recombine.errors import InvalidValue
 from recombine.manifest import write_into
+from recombine.netcdf import decoded, encoded
 from recombine.remedies import REMEDIES
 from recombine.reproduction.intervals import TrimmedMean
 
@@ -62,7 +63,7 @@ class Arena:
         """Write the Dataset and the log of each task to a folder."""
         for name in map(str, self.data["task"].values):
             own = self.data.sel(task=[name]).dropna("remedy", how="all", subset=["ood_r2"])
-            write_into(folder / SCORES, {f"{name}.nc": bytes(own.to_netcdf(engine="h5netcdf"))})
+            write_into(folder / SCORES, {f"{name}.nc": encoded(own)})
             if self.log is not None:
                 log = self.log[self.log["task"] == name].to_csv(index=False)
                 write_into(folder / TUNING, {f"{name}.csv": log.encode()})
@@ -73,7 +74,7 @@ class Arena:
         import pandas
         import xarray
 
-        parts = [xarray.load_dataset(path) for name in tasks if (path := folder / SCORES / f"{name}.nc").exists()]
+        parts = [decoded(path.read_bytes()) for name in tasks if (path := folder / SCORES / f"{name}.nc").exists()]
         if not parts:
             raise InvalidValue("from", str(folder), "a folder with results of the arena")
         logs = [pandas.read_csv(path) for name in tasks if (path := folder / TUNING / f"{name}.csv").exists()]

@@ -14,6 +14,7 @@ from recombine.console import console, paragraph, say
 from recombine.errors import InvalidValue
 from recombine.files import require_folder
 from recombine.manifest import write_into
+from recombine.netcdf import encoded
 from recombine.remedies import REMEDIES
 
 SEEDS = ["32"]
@@ -68,7 +69,7 @@ def compare(
     if out is not None:
         picture = io.BytesIO()
         result.draw().savefig(picture, dpi=200)
-        data = bytes(result.data.to_netcdf(engine="h5netcdf"))  # first, as it marks the folder
+        data = encoded(result.data)  # first, as it marks the folder
         csv = result.table().to_csv(index=False).encode()
         write_into(out, {"comparison.nc": data, "comparison.csv": csv, "comparison.png": picture.getvalue()})
         if page:

@@ -23,6 +23,7 @@ from recombine.files import read_array, read_given, require_folder
 from recombine.holdouts import HOLDOUTS
 from recombine.manifest import write_into
 from recombine.metrics.sampling import LIMIT
+from recombine.netcdf import encoded
 from recombine.store import ModelConfig, Run, Store
 from recombine.tasks import ArrayTask
 
@@ -250,7 +251,7 @@ def _write(out: Path, result: Any, plane: list[str] | None, at: Mapping[str, flo
     drawn = {"stages": profile_figure(result)}
     if len(result["held_out"].dims) > 1:
         drawn["volume"] = plane_figure(result, plane=plane, at=at)
-    write_into(out, {"diagnosis.nc": bytes(result.to_netcdf(engine="h5netcdf"))})
+    write_into(out, {"diagnosis.nc": encoded(result)})
     with warnings.catch_warnings():  # a factor's name may contain characters missing from the font
         warnings.filterwarnings("ignore", "Glyph .* missing from", UserWarning)
         for name, figure in drawn.items():

@@ -7,7 +7,6 @@ nothing has changed. All files are checked against a manifest when they are read
 from __future__ import annotations
 
 import hashlib
-import io
 import json
 import math
 import os
@@ -16,11 +15,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from recombine.errors import InvalidValue, listed, reason_of
 from recombine.files import is_own_folder, one_line_errors, parsed_json
 from recombine.manifest import LIST, Differs, Manifest
+from recombine.netcdf import attributes_of, decoded, encoded
 from recombine.reproduction.criteria import record_digest
 from recombine.store import Run
 
@@ -34,11 +32,7 @@ CRITERIA = "criteria.json"  # criteria registered before data collection
 EXPLORER = "explorer.safetensors"  # decoders for the report's explorer (`explorer`)
 NOTES = (PROVENANCE, RUNS, CRITERIA, EXPLORER)  # files that are read back, other than Datasets
 
-NO_VARIABLE = b"This is a netCDF dimension but not a netCDF variable"
-DIMENSIONS_BY = {
-    "CLASS", "NAME", "DIMENSION_LIST", "REFERENCE_LIST", "_Netcdf4Dimid", "_Netcdf4Coordinates", "_NCProperties",
-}  # fmt: skip
-"""How netCDF-4 describes dimensions in HDF5."""
+
 # Attributes of Datasets
 SOURCE, SETTINGS, READS, EDITION = "measured_by", "settings", "settings_read", "study_version"
 """Fingerprint; preset, and names of the fields used by the study, both as JSON; version of the study."""
@@ -142,13 +136,10 @@ class Results:
 
     def attributes(self, study: str) -> dict[str, Any]:
         """Return the attributes of a study's Dataset without decoding its variables."""
-        import h5py
-
         if study not in self._attributes:
             content = self.content(study)
             try:
-                with h5py.File(io.BytesIO(content), "r") as file:
-                    self._attributes[study] = _attributes(file)
+                self._attributes[study] = attributes_of(content)
             except Exception:  # HDF5 raises errors of many types on damaged files
                 return dict(self.dataset(study).attrs)  # says what is wrong
         return self._attributes[study]
@@ -283,32 +274,3 @@ def _is_dataset(name: str) -> bool:
     """Return whether a path relative to the folder is that of a study's Dataset."""
     folder, _, file = name.rpartition("/")
     return folder == DATA and file.endswith(SUFFIX) and not file.startswith(".")
-
-
-def encoded(dataset: xarray.Dataset) -> bytes:
-    """Return a Dataset as netCDF-4; it is encoded in memory because HDF5 does not flush files to disk."""
-    numeric = [name for name, own in dataset.data_vars.items() if own.ndim and own.dtype.kind in "fiub"]
-    encoding = {name: {"zlib": True, "complevel": 6, "shuffle": True} for name in numeric}
-    return bytes(dataset.to_netcdf(engine="h5netcdf", encoding=encoding))
-
-
-def decoded(content: bytes) -> xarray.Dataset:
-    """Return the same Dataset as `xarray.load_dataset`, which takes ten times as long, looking up everything by name."""
-    import h5py
-    import xarray
-
-    variables = {}
-    with h5py.File(io.BytesIO(content), "r") as file:
-        for name, own in file.items():
-            if own.attrs.get("NAME", b"").startswith(NO_VARIABLE):
-                continue
-            dimensions = [scale[0].name[1:] for scale in own.dims] if "DIMENSION_LIST" in own.attrs else [name]
-            values = own[...] if h5py.check_string_dtype(own.dtype) is None else own.asstr()[...].astype(str)
-            variables[name] = (dimensions, values, _attributes(own))
-        return xarray.decode_cf(xarray.Dataset(variables, attrs=_attributes(file)))
-
-
-def _attributes(own: Any) -> dict[str, Any]:
-    """Return attributes of an HDF5 object, without those by which netCDF-4 describes dimensions."""
-    shown = {name: value for name, value in own.attrs.items() if name not in DIMENSIONS_BY}
-    return {name: value[0] if np.shape(value) == (1,) else value for name, value in shown.items()}

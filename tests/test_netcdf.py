@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import xarray
 
-from recombine.reproduction.results import decoded, encoded
+from recombine.netcdf import decoded, encoded
 from tests.golden import RESULTS
 
 SOME = ("encodings", "threshold")
