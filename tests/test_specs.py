@@ -25,7 +25,8 @@ CHANGES = {
              {"isolated": True, "mixing": 0.5}, {"allow_unseen": True}, {"brightness": 2, "holdout": "none"}],
     "decoder": [{"width": 63}, {"depth": 5}],
     "recipe": [{"epochs": 51}, {"batch": 31}, {"lr": 2e-3}, {"weight_decay": 0.0}, {"absolute": 0.1}, 
-               {"beta1": 0.8},                {"beta2": 0.9}, {"epsilon": 1e-7}, {"precision": "bf16"}],
+               {"beta1": 0.8},                {"beta2": 0.9}, {"epsilon": 1e-7}, {"precision": "bf16"},
+               {"loss": "cross_entropy"}, {"lr_drops": (0.5,)}],
 }  # fmt: skip
 
 
@@ -43,6 +44,7 @@ def test_a_changed_default_would_change_the_digest():
     expected = {f"task.{name}" for name in BumpTask.model_fields} | {f"recipe.{name}" for name in Recipe.model_fields}
     nested = {"task.encoding", "task.holdout", "task.training"}
     added = {f"task.{name}" for name in added_defaults(BumpTask)}
+    added |= {f"recipe.{name}" for name in added_defaults(Recipe)}
     assert expected - nested - added <= set(written)
     assert not added & set(written)
     assert {"task.encoding.variance", "task.holdout.low", "task.training.samples", "decoder.width", "seed"} <= set(
@@ -51,6 +53,7 @@ def test_a_changed_default_would_change_the_digest():
 
 
 NEVER_CHANGED = {
+    Recipe: {"loss": "squared_error", "lr_drops": ()},
     Task: {"isolated_factors": None, "isolated_together": 1},
     Pattern: {"factors": None},
 }

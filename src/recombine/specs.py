@@ -31,7 +31,7 @@ _Weight = Annotated[float, Field(ge=0)]
 
 
 class Recipe(Frozen):
-    """How a network is trained: with AdamW on the mean squared error.
+    """How a network is trained: with AdamW, by default on the mean squared error.
 
     Examples
     --------
@@ -63,6 +63,10 @@ class Recipe(Frozen):
     """AdamW's constant in the denominator."""
     precision: Precision = "float32"
     """Numerical precision: float32 (strict), tf32 (for matrix products) or bf16 (with float32 master weights)."""
+    loss: Annotated[Literal["squared_error", "cross_entropy"], ADDED] = "squared_error"
+    """Loss: the mean squared error, or for decoders whose outputs are probabilities the cross-entropy over pixels."""
+    lr_drops: Annotated[tuple[Annotated[float, Field(gt=0, lt=1)], ...], ADDED] = ()
+    """Shares of the training after which the learning rate is divided by 10, e.g. 0.5,0.75."""
 
     @model_validator(mode="before")
     @classmethod

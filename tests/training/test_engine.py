@@ -1,14 +1,20 @@
 """The engine against slow, obvious training, and against itself in other company."""
 
 import contextlib
+from typing import Literal
 
 import pytest
 import torch
+from torch import nn
+from torch.nn.functional import nll_loss
 
 from recombine import kernels
-from recombine.decoders import CNN, DECODERS
+from recombine.decoders import CNN, DECODERS, DecoderSpec, StagedDecoder
+from recombine.decoders.base import ToImage
 from recombine.errors import InvalidValue
+from recombine.specs import Recipe, RunSpec
 from recombine.streams import stream
+from recombine.tasks import BumpsTask
 from recombine.training import Ensemble, State, fit
 from recombine.training.adamw import adamw_update
 from recombine.training.fit import Stepper
@@ -46,8 +52,14 @@ def plainly_trained(spec):
             if len(errors) == recipe.steps:
                 break
             optimiser.zero_grad()
-            difference = module(inputs[rows]) - targets[rows]
+            optimiser.param_groups[0]["lr"] = recipe.lr / 10 ** sum(
+                len(errors) >= share * recipe.steps for share in recipe.lr_drops
+            )
+            outputs = module(inputs[rows])
+            difference = outputs - targets[rows]
             error = difference.square().mean()
+            if recipe.loss == "cross_entropy":
+                error = nll_loss(outputs.flatten(1).log(), targets[rows].flatten(1).argmax(dim=1))
             loss = error + recipe.absolute * difference.abs().mean()
             for penalty in spec.penalties:
                 loss = loss + penalty.weight * penalty.loss(module, inputs[rows], task.code_sizes, None)
@@ -72,6 +84,48 @@ def test_engine_trains_as_a_plain_loop_does(kind):
             assert torch.allclose(named[name], parameter, atol=1e-4), name
     assert torch.allclose(state.errors[0], torch.tensor(errors), rtol=1e-4)
     assert int(state.step[0]) == spec.recipe.steps
+
+
+class Classifier(DecoderSpec):
+    """A linear layer and, unless the probabilities are wanted raw, a softmax over pixels."""
+
+    kind: Literal["classifier"] = "classifier"
+    softmax: bool = True
+
+    def build(self, interface):
+        layers = [nn.Linear(interface.code_size, interface.pixels), nn.Softmax(dim=1) if self.softmax else nn.ReLU()]
+        return StagedDecoder({"output": nn.Sequential(*layers, ToImage(interface.image_shape))})
+
+
+PIXEL = BumpsTask(factors=("x=6", "y=6"), fixed=("size=0.1",), size=6, training="each", encoding="onehot")
+CLASSIFIED = RunSpec(
+    task=PIXEL, decoder=Classifier(), recipe=Recipe(steps=9, lr=0.1, loss="cross_entropy", lr_drops=(0.3, 0.7))
+)
+
+
+def test_cross_entropy_and_drops_of_the_learning_rate_are_those_of_a_plain_loop():
+    module, errors = plainly_trained(CLASSIFIED)
+    ensemble, state = trained([CLASSIFIED, CLASSIFIED.replace(seed=1)])
+    assert torch.allclose(state.errors[0], torch.tensor(errors), rtol=1e-4)
+    for name, parameter in module.named_parameters():
+        assert torch.allclose(ensemble.named_weights(state, 0)[name], parameter, atol=1e-4), name
+    without = trained([CLASSIFIED.replace(recipe=CLASSIFIED.recipe.replace(lr_drops=()))])[1]
+    assert torch.equal(state.errors[0][:3], without.errors[0][:3])
+    assert not torch.equal(state.errors[0][4:], without.errors[0][4:])
+    many = ensemble.objective.member_losses(state.weights, _batch_of(ensemble, state))
+    one = ensemble.objective.loss(state.weights[1], _batch_of(ensemble, state, 1))
+    assert torch.allclose(many.total[1], one.total)
+
+
+def _batch_of(ensemble, state, member=slice(None)):
+    rows = torch.arange(4).expand(2, -1)[member]
+    shares = torch.full((2, 4), 0.25)[member]
+    return ensemble._batch(rows, shares, state.step[member], state.buffers[member], member)
+
+
+def test_cross_entropy_needs_probabilities():
+    with pytest.raises(InvalidValue, match="loss must be squared_error, since .* sum to 1, got 'cross_entropy'"):
+        Ensemble([CLASSIFIED.replace(decoder=Classifier(softmax=False))], CPU)
 
 
 @pytest.mark.parametrize("kind", KINDS)

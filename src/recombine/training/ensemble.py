@@ -1,7 +1,7 @@
 """Ensembles: members with the same architecture that train as one program, and their stacked state.
 
 Members may differ in seed, task data (training set and its size, hold-out, σ, polarity), learning rate, weight decay
-and the weights of loss terms. They share decoder, shapes, batch size, precision and betas. Each distinct example is
+and the weights of loss terms. They share decoder, shapes, batch size, precision, loss and betas. Each distinct example is
 stored on the device once; members index a shared table (`tables`).
 """
 
@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from recombine.errors import InvalidValue
 from recombine.specs import RunSpec
@@ -29,12 +30,14 @@ def program_of(spec: RunSpec) -> tuple[object, ...]:
     """Return the settings that all members of an ensemble must share."""
     recipe = spec.recipe
     return (
-        spec.decoder, spec.interface, spec.task.direction, recipe.batch, recipe.precision,
+        spec.decoder, spec.interface, spec.task.direction, recipe.batch, recipe.precision, recipe.loss,
         recipe.beta1, recipe.beta2, recipe.epsilon, spec.task.streamed,
         tuple(penalty.model_copy(update={"weight": 0.0}) for penalty in spec.penalties),
     )  # fmt: skip
 
 
+LR_DROP = 0.1
+"""Factor by which the learning rate drops."""
 STACKED = ("weights", "mean", "square", "step", "alive", "buffers")
 """Parts of the state that have a row per member."""
 
@@ -97,7 +100,7 @@ class Ensemble:
     Parameters
     ----------
     specs
-        The members: specs with the same decoder, shapes, batch, precision and betas.
+        The members: specs with the same decoder, shapes, batch, precision, loss and betas.
     device
         Device to train on.
 
@@ -117,7 +120,7 @@ class Ensemble:
             raise InvalidValue("specs", specs, "at least one spec")
         for spec in specs:
             if program_of(spec) != program_of(specs[0]):
-                allowed = "specs with the same decoder, shapes, batch, precision and betas"
+                allowed = "specs with the same decoder, shapes, batch, precision, loss and betas"
                 raise InvalidValue("specs", spec.digest, allowed)
             check_precision(spec.recipe.precision, device)
         self.specs, self.device, self.recipe = specs, device, specs[0].recipe
@@ -129,6 +132,7 @@ class Ensemble:
         self.schedules = [Schedule(spec, table) for spec, table in zip(specs, tables, strict=True)]
         self.totals = [schedule.total for schedule in self.schedules]
         self.lr = self._vector("lr")
+        self.drops = self._drops()
         self.weight_decay = self._vector("weight_decay")
         self.terms = {"absolute": self._vector("absolute")}
         for place, penalty in enumerate(specs[0].penalties):
@@ -143,6 +147,18 @@ class Ensemble:
 
     def _vector(self, name: str) -> Float[Tensor, " member"]:
         return torch.tensor([getattr(spec.recipe, name) for spec in self.specs], device=self.device)
+
+    def _drops(self) -> Float[Tensor, "member drop"]:
+        """Return the steps at which every member's learning rate drops."""
+        plans = zip(self.specs, self.totals, strict=True)
+        steps = [torch.tensor([share * total for share in spec.recipe.lr_drops]) for spec, total in plans]
+        return pad_sequence(steps, batch_first=True, padding_value=torch.inf).to(self.device)
+
+    def rates(self, step: Int[Tensor, " member"]) -> Float[Tensor, " member"]:
+        """Return every member's learning rate after a number of steps."""
+        if not self.drops.shape[1]:
+            return self.lr
+        return self.lr * LR_DROP ** (step[:, None] >= self.drops).sum(dim=1)
 
     def fresh(self, index: int) -> dict[str, Tensor]:
         """Return one member's initial state."""

@@ -123,7 +123,7 @@ class Stepper:
         state.buffers.copy_(torch.where((active & state.alive)[:, None], loss.buffers, state.buffers))
         adamw_update(
             state.weights, state.mean, state.square, state.step, gradient, active & state.alive,
-            lr=self.ensemble.lr, weight_decay=self.ensemble.weight_decay,
+            lr=self.ensemble.rates(state.step), weight_decay=self.ensemble.weight_decay,
             beta1=recipe.beta1, beta2=recipe.beta2, epsilon=recipe.epsilon,
         )  # fmt: skip
         self.errors.index_copy_(0, self.cursor, loss.error[None].to(self.errors.dtype))

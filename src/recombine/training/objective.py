@@ -1,4 +1,6 @@
-"""The loss of one member: squared error over pixels, plus weighted absolute error and penalties (Eq. 12, 48).
+"""The loss of one member: squared error over pixels or their cross-entropy, plus weighted absolute error and penalties.
+
+These are Eq. 12 and 48.
 
 `dispatch` says how networks run on a device; where it has no faster way, members are batched by `vmap`. With precision
 `bf16` the network computes in bfloat16 on a rounded copy of its float32 weights, to which gradients come back.
@@ -29,6 +31,9 @@ from recombine.specs import RunSpec
 from recombine.training.dispatch import FORWARDS, FlatLayout, Forwards, MemberOutputs
 
 
+CROSS_ENTROPY = "cross_entropy"
+
+
 class Batch(NamedTuple):
     """What a member's step depends on beside its weights; of many members, with a leading axis."""
 
@@ -47,7 +52,7 @@ class Batch(NamedTuple):
 
 
 class Loss(NamedTuple):
-    """Per member: what is minimised, its squared-error part, and the buffers after the step."""
+    """Per member: what is minimised, its part without weighted terms, and the buffers after the step."""
 
     total: Tensor
     error: Tensor
@@ -65,6 +70,7 @@ class Objective:
         self.layout, self.buffer_layout = FlatLayout(dict(module.named_parameters())), FlatLayout(kept_buffers(module))
         self.forwards = FORWARDS.get(type(spec.decoder), Forwards())
         self.penalties, self.blocks = spec.penalties, spec.task.block_sizes
+        self.loss_name = spec.recipe.loss
         self.dtype = torch.bfloat16 if spec.recipe.precision == "bf16" else torch.float32
 
     def decode(self, weights: Float[Tensor, " parameter"], buffers: Tensor) -> Decoding:
@@ -81,7 +87,7 @@ class Objective:
         result, buffers = self.fast_outputs(weights, batch.inputs), batch.buffers
         if result is None:
             result, buffers = self._outputs(weights, batch)
-        error, total = _distance(result.outputs, batch)
+        error, total = _distance(result.outputs, batch, self.loss_name)
         values = self._penalty_values(weights, batch, result.penalties)
         return Loss(_weighted(total, values, batch.terms), error, buffers)
 
@@ -122,7 +128,7 @@ class Objective:
         if self.forwards.members is None:
             return vmap(self.loss)(weights, batch)
         result = self.forwards.members(self.training, self.layout, weights, batch.inputs, self.dtype)
-        error, total = _member_distances(result.outputs, batch)
+        error, total = _member_distances(result.outputs, batch, self.loss_name)
         values = vmap(self._penalty_values)(weights, batch, dict(result.penalties)) if self.penalties else {}
         return Loss(_weighted(total, values, batch.terms), error, batch.buffers)
 
@@ -133,6 +139,11 @@ class Objective:
             if outputs.shape != batch.targets.shape:
                 expected = tuple(batch.targets.shape[1:])
                 raise InvalidValue("decoder", tuple(outputs.shape[1:]), f"a module with outputs of shape {expected}")
+            if self.loss_name == CROSS_ENTROPY:
+                sums = outputs.flatten(1).float().sum(dim=1)
+                if bool((outputs < 0).any()) or not torch.allclose(sums, torch.ones_like(sums), atol=0.01):
+                    allowed = "squared_error, since the decoder's outputs are not probabilities that sum to 1"
+                    raise InvalidValue("loss", self.loss_name, allowed)
         decode, noise = self.decode(weights, batch.buffers), Noise(batch.seed, batch.step, "penalties")
         for penalty in self.penalties:
             before = torch.get_rng_state()
@@ -180,23 +191,28 @@ def _weighted(total: Tensor, values: Mapping[str, Tensor], terms: Mapping[str, T
     return total
 
 
-def _distance(outputs: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
-    """Squared error, and that with the absolute one; outputs are `(*member, batch, …)`."""
+def _distance(outputs: Tensor, batch: Batch, loss: str) -> tuple[Tensor, Tensor]:
+    """Squared error or cross-entropy, and that with the absolute error; outputs are `(*member, batch, …)`."""
     difference = (outputs - batch.targets).flatten(batch.shares.ndim)
-    return _summed(difference.square().mean(dim=-1), difference.abs().mean(dim=-1), batch)
+    if loss == CROSS_ENTROPY:
+        logs = outputs.clamp(min=torch.finfo(torch.float32).tiny).log()
+        error = -(batch.targets * logs).flatten(batch.shares.ndim).sum(dim=-1)
+    else:
+        error = difference.square().mean(dim=-1)
+    return _summed(error, difference.abs().mean(dim=-1), batch)
 
 
-def _member_distances(outputs: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
+def _member_distances(outputs: Tensor, batch: Batch, loss: str) -> tuple[Tensor, Tensor]:
     """The same, of many members' outputs in any precision, by a kernel if there is one."""
     distance = kernels.implementation("distance", outputs.device) if outputs.is_cuda else None
-    if distance is None:
-        return _distance(outputs.float(), batch)
+    if distance is None or loss == CROSS_ENTROPY:
+        return _distance(outputs.float(), batch, loss)
     square, absolute = distance.PixelMeans.apply(outputs, batch.targets)
     return _summed(square, absolute, batch)
 
 
-def _summed(square: Tensor, absolute: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
-    error = (square * batch.shares).sum(dim=-1)
+def _summed(error: Tensor, absolute: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
+    error = (error * batch.shares).sum(dim=-1)
     return error, error + batch.terms["absolute"] * (absolute * batch.shares).sum(dim=-1)
 
 
