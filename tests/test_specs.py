@@ -26,7 +26,7 @@ CHANGES = {
     "decoder": [{"width": 63}, {"depth": 5}],
     "recipe": [{"epochs": 51}, {"batch": 31}, {"lr": 2e-3}, {"weight_decay": 0.0}, {"absolute": 0.1}, 
                {"beta1": 0.8},                {"beta2": 0.9}, {"epsilon": 1e-7}, {"precision": "bf16"},
-               {"loss": "cross_entropy"}, {"lr_drops": (0.5,)}],
+               {"loss": "cross_entropy"}, {"lr_drops": (0.5,)}, {"lr_end": 0.1}],
 }  # fmt: skip
 
 
@@ -53,7 +53,7 @@ def test_a_changed_default_would_change_the_digest():
 
 
 NEVER_CHANGED = {
-    Recipe: {"loss": "squared_error", "lr_drops": ()},
+    Recipe: {"loss": "squared_error", "lr_drops": (), "lr_end": 1.0},
     Task: {"isolated_factors": None, "isolated_together": 1},
     Pattern: {"factors": None},
 }

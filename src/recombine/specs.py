@@ -22,6 +22,7 @@ from recombine.streams import stream_seed
 from recombine.tasks import AnyTask, BumpTask
 
 Precision = Literal["float32", "tf32", "bf16"]
+CROSS_ENTROPY = "cross_entropy"
 LONGEST = 10**9
 """Maximum number of epochs or steps."""
 SEEDS = 2**31
@@ -67,6 +68,8 @@ class Recipe(Frozen):
     """Loss: the mean squared error, or for decoders whose outputs are probabilities the cross-entropy over pixels."""
     lr_drops: Annotated[tuple[Annotated[float, Field(gt=0, lt=1)], ...], ADDED] = ()
     """Shares of the training after which the learning rate is divided by 10, e.g. 0.5,0.75."""
+    lr_end: Annotated[Annotated[float, Field(gt=0, le=1)], ADDED] = 1.0
+    """Share of the learning rate that is left at the end, after falling along half a cosine."""
 
     @model_validator(mode="before")
     @classmethod

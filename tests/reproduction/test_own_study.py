@@ -80,6 +80,14 @@ def test_networks_that_did_not_learn_do_not_count():
     assert verdict(GAIN, data.assign(id_accuracy=data["id_accuracy"] * few), learnt=lenient) == "yes"
 
 
+def test_the_table_counts_perfect_networks():
+    data = planted()
+    data["ood_accuracy"][0, :5] = 1.0
+    paper = own_paper("mine", SPECS, [OwnClaim(**LEVEL)], seeds=SEEDS)
+    table = paper.figures["ood_accuracy"].table
+    assert [row[-1].partition("; ")[2] for row in table(data)[1:]] == [f"{n} of 16 networks perfect" for n in (5, 0, 0)]
+
+
 def test_the_criterion_depends_on_the_rule_and_on_the_arms_specs():
     def digest(specs=SPECS, learnt=Learnt(), **changed):  # noqa: B008
         paper = own_paper("mine", specs, [OwnClaim(**{**GAIN, **changed})], seeds=2, learnt=learnt)

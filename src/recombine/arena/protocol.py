@@ -145,7 +145,7 @@ def _task(about: str, task: Task, inner: str) -> ArenaTask:
 
 SPRITES = SpriteTask(
     size=64, sprites=2, shapes=("square", "disc"), blocks=(5, 5), training="each",
-    factors=tuple(f"{name}{suffix}={values}" for suffix in ("", "2") for name, values in
+    factors=tuple(f"{name}{suffix}={values}" for suffix in ("2", "") for name, values in
                   {"x": "8..55..4", "y": "13..51..4", "shape": 2, "scale": "8..14..2", "hue": 2}.items()),
     holdout="orthogonal:base=0:blocks=5,5",
 )  # fmt: skip

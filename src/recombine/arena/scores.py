@@ -8,22 +8,21 @@ Wiedemer et al. 2023. A blank image scores below 0, since it lies farther from t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from recombine.errors import InvalidValue
 from recombine.tasks import Task
 from recombine.training import Evaluator
+from recombine.training.evaluate import REGIONS
 
 MOST_KEPT, MOST_HELD_OUT = 1000, 200
 """Images that are compared with each other: pairs of the first are tried for each of the second."""
 LIT = 0.1
 """A pixel is lit if it differs from the background by more than this share of the largest difference."""
-REGIONS = ("id", "ood")
 
 
 class Scorer:
@@ -32,37 +31,16 @@ class Scorer:
     def __init__(self, task: Task, device: torch.device | None = None) -> None:
         self.task = task
         self.evaluator = Evaluator(task, device or torch.device("cpu"), chunk=128)
-        sample = self.evaluator.sample
-        self.held_out = task.held_out if sample is None else task.held_out[sample]
-
-    def _targets(self, region: str) -> Iterator[Tensor]:
-        """Yield the targets of a region in parts, `(row, pixel)`, relative to the background."""
-        first = 0
-        for _, targets, _ in self.evaluator.chunks():
-            inside = self.held_out[first : first + len(targets)].to(targets.device)
-            first += len(targets)
-            yield targets[inside if region == "ood" else ~inside].flatten(1).double() - float(self.task.background)
+        self.held_out = self.evaluator.held_out
 
     @cached_property
     def spread(self) -> dict[str, float]:
         """Mean squared difference of the targets from their mean image, by region, per pixel."""
-        found = {}
-        for region in REGIONS:
-            count, total, square = 0, torch.zeros(()), torch.zeros(())
-            for rows in self._targets(region):
-                count, total, square = count + len(rows), total + rows.sum(0), square + rows.square().mean(1).sum()
-            mean = total / max(count, 1)
-            found[region] = float(square / max(count, 1) - mean.square().mean())
-        return found
+        return self.evaluator.spread()
 
     def of_errors(self, error: Tensor, held_out: Tensor) -> dict[str, float]:
         """Return R² by region from the mean squared error at every evaluated point."""
         parts = dict(zip(REGIONS, (error[~held_out], error[held_out]), strict=True))
-        if min(self.spread.values()) <= 0:
-            allowed = (
-                "one with at least two different images, both held out and kept, since R² is relative to their mean"
-            )
-            raise InvalidValue("holdout", str(self.task.holdout), allowed)
         return {f"{name}_r2": 1 - part.double().mean().item() / self.spread[name] for name, part in parts.items()}
 
     def of_run(self, run: Any) -> dict[str, float]:
@@ -101,7 +79,7 @@ class Scorer:
         """Return evenly spaced targets of a region."""
         count = int((self.held_out == (region == "ood")).sum())
         wanted, first, parts = torch.linspace(0, count - 1, min(count, most)).long(), 0, []
-        for rows in self._targets(region):
+        for rows in self.evaluator.relative_targets(region):
             own = wanted[(wanted >= first) & (wanted < first + len(rows))] - first
             parts.append(rows[own.to(rows.device)].cpu())
             first += len(rows)
@@ -109,6 +87,8 @@ class Scorer:
 
     def _lit(self) -> float:
         """Return the share of held-out images, by brightness, at pixels that some kept image lights."""
-        highest = torch.stack([rows.abs().amax(dim=0) for rows in self._targets("id") if len(rows)]).amax(dim=0)
-        brightness = torch.stack([rows.abs().sum(dim=0) for rows in self._targets("ood")]).sum(dim=0)
+        highest = torch.stack(
+            [rows.abs().amax(dim=0) for rows in self.evaluator.relative_targets("id") if len(rows)]
+        ).amax(dim=0)
+        brightness = torch.stack([rows.abs().sum(dim=0) for rows in self.evaluator.relative_targets("ood")]).sum(dim=0)
         return float(brightness[highest > LIT * highest.max()].sum() / brightness.sum())

@@ -10,12 +10,14 @@ from recombine.reproduction.paper import Paper
 from recombine.version import PAPERS
 
 OURS = "recombine"  # distribution whose papers are listed first
+DEFAULT = "forced_rendering"  # and first among them
 
 
 def paper_names() -> list[str]:
-    """Return the names of all installed papers, starting with those of this package."""
+    """Return the names of all installed papers, starting with those of this package and the default paper."""
     entries = entry_points(group=PAPERS)
-    return sorted(entries.names, key=lambda name: (getattr(entries[name].dist, "name", OURS) != OURS, name))
+    ours = {name: getattr(entries[name].dist, "name", OURS) == OURS for name in entries.names}
+    return sorted(entries.names, key=lambda name: (not ours[name], name != DEFAULT, name))
 
 
 @cache
@@ -25,7 +27,7 @@ def paper(name: str | None = None) -> Paper:
     Parameters
     ----------
     name
-        The name of the paper's entry point. Default: the paper of this package.
+        The name of the paper's entry point. Default: the paper that this package was written for.
 
     Returns
     -------

@@ -10,9 +10,11 @@ A measure is a stored score, such as `ood_accuracy`, or a stage metric and where
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import numpy as np
+import torch
 from pydantic import BeforeValidator, Field, create_model, model_validator
 
 from recombine.errors import InvalidValue, listed, nearest
@@ -33,6 +35,8 @@ from recombine.reproduction.study import Arm, Study, Trials
 from recombine.specs import Precision, RunSpec
 from recombine.store import Summary, flattened
 from recombine.store.summary import differing
+from recombine.tasks import Task
+from recombine.training.evaluate import REGIONS, Evaluator
 
 if TYPE_CHECKING:
     import xarray
@@ -43,6 +47,8 @@ SCORES = {
     "ood_mse": "held-out squared error", "id_mse": "squared error at kept combinations",
 }  # fmt: skip
 """Stored scores, in words."""
+EXPLAINED = {"ood_r2": "R² on held-out combinations", "id_r2": "R² on kept combinations"}
+"""Share of the images' variance that outputs explain: computed where it is asked for."""
 PLACES = (
     "first_hidden", "middle_hidden", "last_hidden", "output", "mean_of_hidden", "mean_after_input", "fall",
     "largest_drop",
@@ -61,14 +67,26 @@ def words_of(measure: str) -> str:
         for column in metric.columns
         if column.dims in ((), ("factor",))
     }
-    if name in SCORES and not colon:
-        return SCORES[name]
+    if name in SCORES | EXPLAINED and not colon:
+        return (SCORES | EXPLAINED)[name]
     if name not in metrics:
-        known = nearest(name, [*SCORES, *metrics]) or f"one of {listed(SCORES)}, or a stage metric"
+        known = nearest(name, [*SCORES, *EXPLAINED, *metrics])
+        known = known or f"one of {listed([*SCORES, *EXPLAINED])}, or a stage metric"
         raise InvalidValue("measure", measure, known)
     if place not in PLACES:
         raise InvalidValue("measure", measure, f"{name} and where it is read: {name}:PLACE with {listed(PLACES)}")
     return f"{metrics[name]}, {place.replace('_', ' ')}"
+
+
+@lru_cache(maxsize=16)
+def _spread(task: Task, device: torch.device) -> dict[str, float]:
+    return Evaluator(task, device, chunk=128).spread()
+
+
+def _explained(batch: Batch) -> dict[str, Any]:
+    """Return R² by region, from the squared errors and the variance of the evaluated images."""
+    spread = _spread(batch.task, batch.device)
+    return {f"{region}_r2": 1 - batch.scores[f"{region}_mse"] / spread[region] for region in REGIONS}
 
 
 def values_of(networks: xarray.Dataset, measure: str) -> xarray.DataArray:
@@ -153,7 +171,8 @@ def own_paper(
     `figures` are measures; by default, those of the claims.
     """
     measures = list(dict.fromkeys(figures or [claim.measure for claim in claims]))
-    staged = sorted({own.partition(":")[0] for own in (*measures, *(c.measure for c in claims)) if ":" in own})
+    all_measures = [*measures, *(claim.measure for claim in claims)]
+    staged = sorted({own.partition(":")[0] for own in all_measures if ":" in own})
     precisions = {spec.recipe.precision for spec in arms.values()}
     if len(precisions) != 1:
         raise InvalidValue("precision", listed(sorted(precisions)), "the same for all arms")
@@ -177,11 +196,13 @@ def own_paper(
         def own_settings(self, fields: Mapping[str, Any]) -> dict[str, Any]:
             # arms are part of what the Dataset depends on, since other names for the same runs need another Dataset
             specs = {arm: spec.model_dump(mode="json") for arm, spec in arms.items()}
-            return {**super().own_settings(fields), "arms": specs, "stages": staged}
+            explained = sorted(EXPLAINED.keys() & set(all_measures))
+            return {**super().own_settings(fields), "arms": specs, "stages": [*staged, *explained]}
 
         def measure(self, trials: Trials[Preset]) -> xarray.Dataset:
             def measured(batch: Batch) -> dict[str, Any]:
-                return {**batch.scores, **(stage_profile(batch, maps=False) if staged else {})}
+                more = stage_profile(batch, maps=False) if staged else {}
+                return {**batch.scores, **(_explained(batch) if EXPLAINED.keys() & set(all_measures) else {}), **more}
 
             result = tabulate(trials, ("arm",), measured, stage_dims())
             if missing := [metric for metric in staged if metric not in result]:
@@ -211,6 +232,12 @@ def own_paper(
         first = measure == measures[0]
         return FigureSpec(measure.replace(":", "_"), words, (called,), draw, caption, table if first else None)
 
+    def perfect(result: xarray.Dataset, measure: str, arm: str) -> str:
+        if not measure.endswith("_accuracy"):
+            return ""
+        values = result[measure].sel(arm=arm)
+        return f"; {int((values == 1).sum())} of {int(values.notnull().sum())} networks perfect"
+
     def table(result: xarray.Dataset) -> list[list[str]]:
         did, trained = _learnt(result, learnt), result[TRAINED] == 1
         found = {measure: estimates(result, measure) for measure in measures}
@@ -219,7 +246,7 @@ def own_paper(
         labels = {arm: Summary({name: own.get(name) for name in names}, 0, 0, {}).label for arm, own in fields.items()}
         rows = [
             [arm, labels[arm], f"{int(did.sel(arm=arm).sum())}/{int(trained.sel(arm=arm).sum())}",
-             *(interval_text(found[measure][arm]) for measure in measures)]
+             *(interval_text(found[measure][arm]) + perfect(result, measure, arm) for measure in measures)]
             for arm in arms
         ]  # fmt: skip
         return [["arm", "settings", "learnt / trained", *map(words_of, measures)], *rows]

@@ -1,8 +1,8 @@
 """Ensembles: members with the same architecture that train as one program, and their stacked state.
 
 Members may differ in seed, task data (training set and its size, hold-out, σ, polarity), learning rate, weight decay
-and the weights of loss terms. They share decoder, shapes, batch size, precision, loss and betas. Each distinct example is
-stored on the device once; members index a shared table (`tables`).
+and the weights of loss terms. They share decoder, shapes, batch size, precision, loss and betas. Each distinct example
+is stored on the device once; members index a shared table (`tables`).
 """
 
 from __future__ import annotations
@@ -132,7 +132,9 @@ class Ensemble:
         self.schedules = [Schedule(spec, table) for spec, table in zip(specs, tables, strict=True)]
         self.totals = [schedule.total for schedule in self.schedules]
         self.lr = self._vector("lr")
-        self.drops = self._drops()
+        self.drops, self.lr_end = self._drops(), self._vector("lr_end")
+        self.lengths = torch.tensor(self.totals, device=device)
+        self.falls = bool((self.lr_end < 1).any())
         self.weight_decay = self._vector("weight_decay")
         self.terms = {"absolute": self._vector("absolute")}
         for place, penalty in enumerate(specs[0].penalties):
@@ -156,9 +158,13 @@ class Ensemble:
 
     def rates(self, step: Int[Tensor, " member"]) -> Float[Tensor, " member"]:
         """Return every member's learning rate after a number of steps."""
-        if not self.drops.shape[1]:
-            return self.lr
-        return self.lr * LR_DROP ** (step[:, None] >= self.drops).sum(dim=1)
+        lr = self.lr
+        if self.drops.shape[1]:
+            lr = lr * LR_DROP ** (step[:, None] >= self.drops).sum(dim=1)
+        if self.falls:
+            cosine = (1 + torch.cos(torch.pi * step / self.lengths)) / 2
+            lr = lr * (self.lr_end + (1 - self.lr_end) * cosine)
+        return lr
 
     def fresh(self, index: int) -> dict[str, Tensor]:
         """Return one member's initial state."""

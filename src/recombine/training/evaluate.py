@@ -34,6 +34,8 @@ EVALUATED = 10**5
 """Maximum number of grid points to evaluate; larger grids are sampled."""
 COMPARED_POINTS, COMPARED_BYTES = 4096, 2**26
 """Images of a task without positions are compared with this many others at most, and with no more than these bytes."""
+REGIONS = ("id", "ood")
+"""Kept and held-out combinations, as in the names of scores."""
 SAMPLE_SEED = 0
 """Sampling seed, fixed so that all members trained on a task are scored at the same points."""
 
@@ -80,6 +82,35 @@ class Evaluator:
             return
         for points in self.points.split(self.chunk):
             yield self._rendered(points, self.device)
+
+    @property
+    def held_out(self) -> Tensor:
+        """Whether each evaluated point is held out."""
+        return self.task.held_out if self.sample is None else self.task.held_out[self.sample]
+
+    def relative_targets(self, region: str) -> Iterator[Tensor]:
+        """Yield the targets of a region in parts, `(row, pixel)`, relative to the background."""
+        first = 0
+        for _, targets, _ in self.chunks():
+            inside = self.held_out[first : first + len(targets)].to(targets.device)
+            first += len(targets)
+            yield targets[inside if region == "ood" else ~inside].flatten(1).double() - float(self.task.background)
+
+    def spread(self) -> dict[str, float]:
+        """Return the mean squared difference of the targets from their mean image, by region, per pixel."""
+        found = {}
+        for region in REGIONS:
+            count, total, square = 0, torch.zeros(()), torch.zeros(())
+            for rows in self.relative_targets(region):
+                count, total, square = count + len(rows), total + rows.sum(0), square + rows.square().mean(1).sum()
+            mean = total / max(count, 1)
+            found[region] = float(square / max(count, 1) - mean.square().mean())
+        if min(found.values()) <= 0:
+            allowed = (
+                "one with at least two different images, both held out and kept, since R² is relative to their mean"
+            )
+            raise InvalidValue("holdout", str(self.task.holdout), allowed)
+        return found
 
     @torch.no_grad()
     def of(self, forward: Callable[[Tensor], Tensor], held_out: Tensor) -> Evaluation:

@@ -27,11 +27,8 @@ from recombine import kernels
 from recombine.errors import InvalidValue, reason_of
 from recombine.remedies.base import Decode
 from recombine.remedies.noise import Noise, uniform
-from recombine.specs import RunSpec
+from recombine.specs import CROSS_ENTROPY, RunSpec
 from recombine.training.dispatch import FORWARDS, FlatLayout, Forwards, MemberOutputs
-
-
-CROSS_ENTROPY = "cross_entropy"
 
 
 class Batch(NamedTuple):
