@@ -9,10 +9,12 @@ import torch
 
 import recombine as rc
 from recombine.arena import PROTOCOL, Arena, ArenaTask, Configuration, Protocol, chosen_by, compete, tune
-from recombine.arena.protocol import CEILING, PLAIN, configurations
+from recombine.arena.protocol import CEILING, GATES, PLAIN, PLANTED, configurations
 from recombine.arena.scores import Scorer
 from recombine.errors import InvalidValue
 from tests.command import captured
+from tests.remedies.test_decoders import PENALTIES as PLANTED_PENALTIES
+from tests.remedies.test_decoders import PLANTED as PLANTED_DECODERS
 
 CPU = torch.device("cpu")
 SMALL = rc.RunSpec(
@@ -33,6 +35,13 @@ TINY = Protocol(
     },
     tuning_seeds=(5, 6), seeds=(1, 2, 3),
 )  # fmt: skip
+
+
+def test_every_remedy_passed_a_gate():
+    planted = {name.partition(":")[0] for name in (*PLANTED_DECODERS, *PLANTED_PENALTIES)}
+    built = {"interaction": "cross_attention"}  # its decoder
+    assert set(GATES) >= set(PROTOCOL.remedies)
+    assert {built.get(name, name) for name, gate in GATES.items() if gate == PLANTED} <= planted
 
 
 @pytest.fixture(scope="module")

@@ -179,9 +179,7 @@ def test_papers_are_known_by_name(package):
     toy = package("errors")
     assert installed.paper_names() == [DEFAULT.name, "coordconv", "first_principles", "toy_paper"]
     assert installed.paper("toy_paper") is toy
-    with pytest.raises(
-        InvalidValue, match="one of forced_rendering, coordconv, first_principles, toy_paper"
-    ):
+    with pytest.raises(InvalidValue, match="one of forced_rendering, coordconv, first_principles, toy_paper"):
         installed.paper("no_paper")
 
 

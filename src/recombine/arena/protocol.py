@@ -224,4 +224,13 @@ REMEDY_CONFIGURATIONS: Mapping[str, tuple[Configuration, ...]] = {
     ),
     **_terms("interaction", "contrast", "hessian", "orthogonal_jacobian", "jacobian_l1", "mixup", "consistency"),
 }  # fmt: skip
+PLANTED = "planted function"
+GATES: Mapping[str, str] = {
+    **dict.fromkeys(REMEDY_CONFIGURATIONS, PLANTED),
+    **dict.fromkeys((PLAIN, CEILING), "baseline"),
+    **dict.fromkeys(("wider", "dropout", "weight_decay"), "control"),
+    "isolated": "paper's number (C23)",
+}
+"""How it is known that a remedy works as its paper says: it composes a function that it should compose and a plain
+network does not (`tests/remedies`), or reaches the paper's own number. Controls are not expected to help."""
 PROTOCOL = Protocol(tasks=dict(TASKS), remedies=dict(REMEDY_CONFIGURATIONS))

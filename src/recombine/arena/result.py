@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
-from recombine.arena.protocol import CEILING, PLAIN
+from recombine.arena.protocol import CEILING, GATES, PLAIN
 from recombine.errors import InvalidValue
 from recombine.manifest import write_into
 from recombine.netcdf import decoded, encoded
@@ -96,7 +96,8 @@ class Arena:
 
         `held out` and `kept` are 20 % trimmed means of R² over seeds, `95 % low` and `95 % high` the ends of the
         interval of `held out`. `compose` is the share of seeds whose R² is at least the protocol's bound on both.
-        `by … score` is the held-out R², in tuning, of the configuration that this score chooses.
+        `gate` says how it is known that the remedy works as its paper says. `by … score` is the held-out R², in tuning,
+        of the configuration that this score chooses.
         """
         import pandas
 
@@ -117,6 +118,7 @@ class Arena:
                     "kept": TrimmedMean.of(np.clip(own["id_r2"].values, LOWEST, 1)).value,
                     "accuracy": TrimmedMean.of(own["ood_accuracy"].values).value,
                     "seconds": float(own["seconds"].mean()), "images": int(own["images"]), "knows": privileges(remedy),
+                    "gate": GATES.get(str(remedy), "none"),
                     **{f"by {score} score": own.get((str(task), str(remedy)), np.nan) for score, own in others.items()},
                 })  # fmt: skip
         table = pandas.DataFrame(rows)
