@@ -11,6 +11,8 @@ TINY: tuple[str, ...] = (
     "variances=1,5", "theory_flow_steps=3",
     "factors_size=6", "factors_counts=2,3", "factors_values=2,2,2", "factors_width=4", "factors_steps=20",
     "ladder_size=8", "ladder_width=4", "ladder_steps=20", "causal_steps=20", "prospective_seeds=1",
+    "theory_seeds=3", "factors_seeds=3", "penalty_seeds=3", "rotation_seeds=3", "deep_rate_seeds=3", "causal_seeds=3",
+    "ladder_seeds=3",
     "factors_data=5", "factors_low_rank_steps=20",
 )  # fmt: skip
 FLAGS: list[str] = [word for change in TINY for word in ("--set", change)]

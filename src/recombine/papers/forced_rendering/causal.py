@@ -54,7 +54,13 @@ class Settings(StripeSettings):
     """Largest weight of the reward, with which composing networks learn (results/remedies/cross_term_doses.csv)."""
 
     variants: ClassVar[Mapping[str, Any]] = {
-        "quick": {"causal_steps": 500, "causal_doses": 2, "causal_penalty": 1e-2, "causal_reward": 1e-3}
+        "quick": {
+            "causal_seeds": 1,
+            "causal_steps": 500,
+            "causal_doses": 2,
+            "causal_penalty": 1e-2,
+            "causal_reward": 1e-3,
+        }
     }
 
     def dosed(self, family: str, stage: StageName, dose: int) -> RunSpec:

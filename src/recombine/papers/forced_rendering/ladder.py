@@ -76,6 +76,7 @@ class Settings(AttentionSettings):
             "ladder_width": 24,
             "ladder_depth": 2,
             "ladder_steps": 500,
+            "ladder_seeds": 1,
             "ladder_variants": False,
         }
     }

@@ -87,7 +87,7 @@ class PenaltySettings(Common):
     variants: ClassVar[Mapping[str, Any]] = {
         "quick": {
             "penalty_size": 12, "penalty_other_size": 14, "penalty_sigma": 1.0, "penalty_epochs": 80,
-            "penalty_lr": 1.5e-2, "penalty_seeds": 3, "penalty_box_length": 1.0, "penalty_box_bump_length": 1.0,
+            "penalty_lr": 1.5e-2, "penalty_seeds": 2, "penalty_box_length": 1.0, "penalty_box_bump_length": 1.0,
         }
     }  # fmt: skip
 

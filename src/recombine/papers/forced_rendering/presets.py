@@ -27,7 +27,7 @@ class Common(Preset):
     """Numerical precision in training; measurements always use float32."""
 
     variants: ClassVar[Mapping[str, Any]] = {
-        "quick": {"seeds": 3, "extra_seeds": 1, "first_seed": 0, "precision": "float32"}
+        "quick": {"seeds": 2, "extra_seeds": 1, "first_seed": 0, "precision": "float32"}
     }
 
 

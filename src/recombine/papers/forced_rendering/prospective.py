@@ -90,7 +90,7 @@ class Settings(StripeSettings, factors.Settings):
     prospective_depth: Count = 4
     """Hidden layers of the decoders that the marker study does not have."""
 
-    variants: ClassVar[Mapping[str, Any]] = {"quick": {"prospective_seeds": 2, "prospective_depth": 2}}
+    variants: ClassVar[Mapping[str, Any]] = {"quick": {"prospective_seeds": 1, "prospective_depth": 2}}
 
     def conditions(self) -> dict[tuple[str, str], RunSpec]:
         """Return the run specs by setting and by what should happen to their networks."""

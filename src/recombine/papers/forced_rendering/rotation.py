@@ -74,7 +74,7 @@ class Settings(WithDepth):
     variants: ClassVar[Mapping[str, Any]] = {
         "quick": {
             "angles": 120, "rotation_size": 14, "rotation_width": 16, "rotation_steps": 300, "rotation_lr": 5e-3,
-            "digits": 3, "rotation_seeds": 3, "rotation_gaps": (20, 80),
+            "digits": 3, "rotation_seeds": 2, "rotation_gaps": (20, 80),
         }
     }  # fmt: skip
 

@@ -82,7 +82,7 @@ class Settings(MLPSettings, StripeSettings, PenaltySettings):
     theory_seeds: Seeds = 40
     """Number of seeds in the theory study."""
 
-    variants: ClassVar[Mapping[str, Any]] = {"quick": {"theory_flow_steps": 50, "theory_seeds": 3}}
+    variants: ClassVar[Mapping[str, Any]] = {"quick": {"theory_flow_steps": 20, "theory_seeds": 1}}
 
 
 class TheoryStudy(Study[Settings]):
