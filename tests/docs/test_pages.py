@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import recombine as rc
+import recombine.arena
 import recombine.metrics
 
 ROOT = Path(__file__).parents[2]
@@ -88,7 +89,9 @@ def test_every_public_name_is_in_the_reference_once():
     text = "\n".join(path.read_text(encoding="utf-8") for path in sorted((DOCS / "api").glob("*.md")))
     names = [name.removeprefix("recombine.") for name in AUTODOC.findall(text) + DATA.findall(text)]
     metrics = [name for name, own in vars(recombine.metrics).items() if name[0] != "_" and not inspect.ismodule(own)]
-    assert sorted(names) == sorted([*rc.__all__, *metrics])
+    own = vars(recombine.arena)
+    arena = [f"arena.{name}" for name in own if name[0] != "_" and not inspect.ismodule(own[name])]
+    assert sorted(names) == sorted([*rc.__all__, *metrics, *arena])
 
 
 def test_the_index_of_the_reference_has_one_line_for_each_name(monkeypatch):
