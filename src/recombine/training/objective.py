@@ -1,6 +1,4 @@
-"""The loss of one member: squared error over pixels or their cross-entropy, plus weighted absolute error and penalties.
-
-These are Eq. 12 and 48.
+"""The loss of one member: squared error or cross-entropy, plus weighted absolute error and penalties (Eq. 12, 48).
 
 `dispatch` says how networks run on a device; where it has no faster way, members are batched by `vmap`. With precision
 `bf16` the network computes in bfloat16 on a rounded copy of its float32 weights, to which gradients come back.
