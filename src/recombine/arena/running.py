@@ -131,6 +131,6 @@ def _dataset(
     data["settings"] = "remedy", [spec.model_dump_json(exclude={"seed"}) for spec in specs.values()]
     data["control"] = "control", list(controls)
     data["controls"] = "control", list(controls.values())
-    found = [run.result["provenance"] for own in runs.values() for run in own]
-    data.attrs |= {name: ", ".join(sorted({str(one.get(name)) for one in found})) for name in PROVENANCE}
+    provenances = [run.result["provenance"] for own in runs.values() for run in own]
+    data.attrs |= {name: ", ".join(sorted({str(one.get(name)) for one in provenances})) for name in PROVENANCE}
     return data.expand_dims(task=[task])

@@ -98,19 +98,19 @@ class Evaluator:
 
     def spread(self) -> dict[str, float]:
         """Return the mean squared difference of the targets from their mean image, by region, per pixel."""
-        found = {}
+        spread = {}
         for region in REGIONS:
             count, total, square = 0, torch.zeros(()), torch.zeros(())
             for rows in self.relative_targets(region):
                 count, total, square = count + len(rows), total + rows.sum(0), square + rows.square().mean(1).sum()
             mean = total / max(count, 1)
-            found[region] = float(square / max(count, 1) - mean.square().mean())
-        if min(found.values()) <= 0:
+            spread[region] = float(square / max(count, 1) - mean.square().mean())
+        if min(spread.values()) <= 0:
             allowed = (
                 "one with at least two different images, both held out and kept, since R² is relative to their mean"
             )
             raise InvalidValue("holdout", str(self.task.holdout), allowed)
-        return found
+        return spread
 
     @torch.no_grad()
     def of(self, forward: Callable[[Tensor], Tensor], held_out: Tensor) -> Evaluation:

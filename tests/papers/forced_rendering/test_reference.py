@@ -47,11 +47,11 @@ def test_the_documents_have_todays_verdicts():
 def read(record):
     """A judgement as `claims.json` records it."""
 
-    def test(own):
+    def restored(own):
         plain = Interval(**own["plain"]) if isinstance(own["plain"], dict) else None
         return Test(**{**own, "interval": Interval(**own["interval"]), "plain": plain})
 
-    parts = {kind: [test(own) for own in record[kind]] for kind in ("tests", "alternatives", "controls")}
+    parts = {kind: [restored(own) for own in record[kind]] for kind in ("tests", "alternatives", "controls")}
     return Judgement(**{**{name: record[name] for name in Judgement.__dataclass_fields__}, **parts})
 
 

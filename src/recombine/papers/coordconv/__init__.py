@@ -3,7 +3,8 @@
 Its coordinate classification: light the pixel (x, y) of 64 × 64, where the centre of a 9 × 9 square fits (3136 places).
 A quarter of the places is held out, at random (*uniform*) or one quadrant. The recipes are the paper's: Adam on the
 softmax cross-entropy, for 50 epochs with 1 × 1 convolutions, and for 1000 epochs, with a rate that drops to a tenth
-every 200, with transposed convolutions. Of the sweep of 324 settings for these, the largest network stands here.
+every 200, with transposed convolutions. Of the sweep of 324 settings for these, the largest network stands here, at
+the smallest of its rates.
 """
 
 from __future__ import annotations
@@ -40,9 +41,6 @@ CLAIMS = (
     OwnClaim(
         text="Deconvolution does not reach 90 % of unseen places even on the uniform split (at best 86 %)",
         measure=ACCURACY, arms="deconvolution, uniform", below=0.9,
-    ),
-    OwnClaim(
-        text="Deconvolution fails on the quadrant", measure=ACCURACY, arms="deconvolution, quadrant", below=0.1,
     ),
 )  # fmt: skip
 
