@@ -68,6 +68,13 @@ COMMANDS = {
         "knows: what a remedy knows and the plain network does not; s: seconds per network.\n\n"
         "Example: recombine compare --decoder cnn --remedy broadcast --remedy hessian:weight=1e-6 --out remedies",
     ),
+    "prescribe": (
+        "prescribe:prescribe",
+        "Say which remedy to use for a decoder and a task: measure on kept images what each remedy assumes, leave out "
+        "those whose assumptions fail, rank the others by their predicted effects, and try the best two on an inner "
+        "hold-out (docs/remedies.md).\n\n"
+        "Example: recombine prescribe mycode:decoder --data sprites.npz --holdout 'x>=8,shape==heart' --steps 2000",
+    ),
     "arena": (
         "arena:arena",
         "Compare remedies on several tasks. Each is tuned alike: one of eight configurations is chosen on a second "
