@@ -182,7 +182,7 @@ def test_the_command_registers_runs_and_refuses_another_protocol(tmp_path, capsy
     assert code == 0, err
     assert "isolated" in shown
     assert {str(path.relative_to(out)) for path in out.rglob("*.*")} == {
-        "arena.csv", "arena.png", "chosen.json", "protocol.json", "scores/bump.nc", "tuning/bump.csv"
+        "arena.csv", "arena.png", "chosen.json", "evidence.json", "protocol.json", "scores/bump.nc", "tuning/bump.csv"
     }  # fmt: skip
     assert set(pandas.read_csv(out / "arena.csv")["remedy"]) == {PLAIN, "isolated", CEILING}
     assert set(json.loads((out / "chosen.json").read_text())["bump"]) == {PLAIN, "isolated"}

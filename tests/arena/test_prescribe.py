@@ -1,4 +1,4 @@
-"""Prescriptions: what remedies assume, measured against slow and obvious versions, and predictions from planted arenas."""
+"""Prescriptions: what remedies assume, against slow and obvious versions, and predictions from planted arenas."""
 
 import json
 from itertools import product
@@ -66,22 +66,32 @@ def test_known_answers(name, holds, fails):
     assert all(known[own] < 0.5 for own in fails)
 
 
-def test_a_sum_of_the_rest_is_the_least_squares_fit():
-    """With one image held out, the rest of its row and column and all that crosses them are the whole grid."""
+def test_sums_and_products_are_those_of_a_loop():
+    """Two images are held out: to predict one of them, the row of the other is left out."""
     task = task_of(lambda a, b: RANDOM.random((4, 4)), "mask:2,3;4,1")
-    images = task.images(task.grid.points).double().flatten(1).numpy()
-    design = np.array([[*(a == np.arange(SIDE)), *(b == np.arange(SIDE))] for a, b in PLACES], dtype=float)
-    errors, spread, held = 0.0, 0.0, np.flatnonzero(task.held_out.numpy())
-    for point in held:
-        a, b = PLACES[point]
-        other = next(PLACES[own] for own in held if own != point)
-        # the other held-out image takes its row or its column along: whichever, by what is kept
-        left = [k for k, (row, column) in enumerate(PLACES) if (row != other[0] or column == b) and k != point]
-        left = [k for k in left if PLACES[k][0] != other[0]]
-        fit = np.linalg.lstsq(design[left], images[left], rcond=None)[0]
-        errors += np.square(design[point] @ fit - images[point]).sum()
-    spread = np.square(images[held] - images[held].mean(0)).sum()
-    assert measured(task)["additivity"] == pytest.approx(1 - errors / spread, abs=1e-9)
+    images = task.images(task.grid.points).double().reshape(SIDE, SIDE, 16).numpy() - task.background
+    outputs, held = {"additivity": [], "low rank": []}, ((2, 3), (4, 1))
+    for (a, b), (other, _) in (held, held[::-1]):
+        rows, columns = [k for k in range(SIDE) if k not in (a, other)], [k for k in range(SIDE) if k != b]
+        places = [(k, m) for k in (a, *rows) for m in (b, *columns) if (k, m) != (a, b)]
+        design = np.array([[*(k == np.arange(SIDE)), *(m == np.arange(SIDE))] for k, m in places], dtype=float)
+        target = np.array([*(a == np.arange(SIDE)), *(b == np.arange(SIDE))], dtype=float)
+        fit = np.linalg.lstsq(design, np.array([images[place] for place in places]), rcond=None)[0]
+        outputs["additivity"].append(target @ fit)
+        products = []
+        for pixel in range(16):
+            one = images[..., pixel]
+            whole = one[:, columns].mean(1)[:, None] + one[rows].mean(0)[None] - one[np.ix_(rows, columns)].mean()
+            rest = one - whole
+            left, sizes, right = np.linalg.svd(rest[np.ix_(rows, columns)])
+            core = sum(np.outer(left[:, k], right[k]) * sizes[k] for k in range(2))
+            products.append(whole[a, b] + rest[a, columns] @ np.linalg.pinv(core, rcond=1e-9) @ rest[rows, b])
+        outputs["low rank"].append(np.clip(products, images.min(), images.max()))
+    truth = np.array([images[place] for place in held])
+    spread = np.square(truth - truth.mean(0)).sum()
+    known = measured(task)
+    for name, own in outputs.items():
+        assert known[name] == pytest.approx(1 - np.square(np.array(own) - truth).sum() / spread, abs=1e-9)
 
 
 @pytest.mark.parametrize("shape", [(5, 6), (3, 5, 6)])
@@ -132,7 +142,9 @@ def planted(decide, tasks=8, seeds=5):
              {"additivity": 0.0, "low rank": 0.2, "translation": 1.0, "coverage": 1.0}]  # fmt: skip
     return Evidence(
         assumptions={name: kinds[k % 2] for k, name in enumerate(names)},
-        held_out={name: dict(zip(remedies, own.tolist(), strict=True)) for name, own in zip(names, scores, strict=True)},
+        held_out={
+            name: dict(zip(remedies, own.tolist(), strict=True)) for name, own in zip(names, scores, strict=True)
+        },
     )
 
 
@@ -165,6 +177,8 @@ def test_a_prescription_says_if_it_does_not_beat_one_remedy_for_all():
     evidence = planted(by_chance)
     lost = regrets(evidence.validation())
     assert lost[BROADCAST] < lost[PRESCRIBED]
+    settings = rc.prescribe(SMALL, ["broadcast:width=8", "additive"], arena=evidence, seeds=0)
+    assert settings.remedy == "broadcast:width=8"
     result = rc.prescribe(SMALL.replace(task=TASKS["sum"]), arena=evidence, seeds=0)
     assert result.remedy == BROADCAST
     assert "do not beat one remedy for all: use broadcast in any case" in result.sentences[2]
@@ -188,7 +202,10 @@ def test_a_trial_in_tuning_decides_between_the_best_two():
 
 
 def test_evidence_is_that_of_an_arena(tmp_path):
-    names, log = [PLAIN, "mixup", "whole grid"], [("mixup", 1, 0.5), ("mixup", 1, 0.7), ("mixup", 0, 0.9), (PLAIN, 0, 0.1)]
+    names, log = (
+        [PLAIN, "mixup", "whole grid"],
+        [("mixup", 1, 0.5), ("mixup", 1, 0.7), ("mixup", 0, 0.9), (PLAIN, 0, 0.1)],
+    )
     data = xarray.Dataset(
         {"ood_r2": (("task", "remedy", "seed"), [[[0.1, 0.3], [0.5, -9.0], [1.0, 1.0]]]),
          "seconds": (("task", "remedy", "seed"), [[[1.0, 3.0], [4.0, 4.0], [1.0, 1.0]]]),
@@ -246,11 +263,14 @@ def test_the_command(tmp_path, capsys):
     images = np.array([PARTS[0, a] + PARTS[1, b] for a, b in PLACES], dtype=np.float32) / 3
     np.savez(tmp_path / "sums.npz", images=images, a=[a for a, _ in PLACES], b=[b for _, b in PLACES])
     (tmp_path / "own_prescribed.py").write_text(
-        "from torch import nn\ndef own_linear(interface):\n    return nn.Linear(interface.code_size, interface.pixels)\n"
+        "from torch import nn\n"
+        "def own_linear(interface):\n"
+        "    return nn.Linear(interface.code_size, interface.pixels)\n"
     )
     (tmp_path / "results").mkdir()
     (tmp_path / "results" / "evidence.json").write_text(planted(by_assumption).to_json())
-    words = f"prescribe {tmp_path}/own_prescribed.py:own_linear --data {tmp_path}/sums.npz --holdout corner:4 --steps 20 --device cpu"
+    words = f"prescribe {tmp_path}/own_prescribed.py:own_linear --data {tmp_path}/sums.npz --holdout corner:4"
+    words += " --steps 20 --device cpu"
     code, shown, err = captured(f"{words} --store {tmp_path}/store --seeds 2 --arena {tmp_path}/results", capsys)
     assert code == 0, err
     assert "additivity 1.00" in shown

@@ -149,13 +149,14 @@ def prescribe(
     left = table["remedy"][table["left out"] == ""].tolist()
     validation = None if evidence is None else evidence.validation()
     always = None if evidence is None or validation is None else _always(evidence, regrets(validation))
+    always = next((name for name, own in fitting.items() if always == own.kind), always)  # with the settings given
     tried = _tried(left, always, predicted=evidence is not None)
     trial = _trial(tuning, tried, seeds, store, **options) if seeds and tried else None
     means = {} if trial is None else {name: TrimmedMean.of(own).value for name, own in trial.items()}
     remedy = always or _best(tried, means, table)
     sentences = (
         _on_assumptions(known, tuning.task.holdout, len(left), len(table)),
-        _on_trial(tried, means, seeds, None if evidence is None else table),
+        _on_trial(tried, means, len(seeds), table, 0 if evidence is None else len(evidence.held_out)),
         _on_use(remedy, means, validation),
     )
     return Prescription(known, table, trial, validation, remedy, sentences)
@@ -233,40 +234,40 @@ def _best(tried: Sequence[str], means: Mapping[str, float], table: pandas.DataFr
     return tried[0] if tried and not effects[tried[0]] < 0 else PLAIN
 
 
+def _number(value: float, form: str = ".2f") -> str:
+    return f"{value:{form}}".replace("-", "−")
+
+
 def _effect(row: Any) -> str:
-    value, low, high = (f"{row[name]:+.2f}".replace("-", "−") for name in ("effect", "95 % low", "95 % high"))
+    value, low, high = (_number(row[name], "+.2f") for name in ("effect", "95 % low", "95 % high"))
     return f"{value} [{low}, {high}]" if np.isfinite(row["effect"]) else "–"
 
 
 def _on_assumptions(known: Mapping[str, float], inner: Any, left: int, total: int) -> str:
     parts = {
-        "hold": [f"{name} {value:.2f}".replace("-", "−") for name, value in known.items() if value >= HOLDS],
-        "fail": [f"{name} {value:.2f}".replace("-", "−") for name, value in known.items() if value < HOLDS],
+        "hold": [f"{name} {_number(value)}" for name, value in known.items() if value >= HOLDS],
+        "fail": [f"{name} {_number(value)}" for name, value in known.items() if value < HOLDS],
         "cannot be tested": [name for name, value in known.items() if np.isnan(value)],
     }
     texts = "; ".join(f"{', '.join(own)} ({verb})" for verb, own in parts.items() if own)
     return f"Measured on kept images, with {inner} as inner hold-out: {texts}; {left} of {total} remedies remain."
 
 
-def _on_trial(
-    tried: Sequence[str], means: Mapping[str, float], seeds: Sequence[int], table: pandas.DataFrame | None
-) -> str:
+def _on_trial(tried: list[str], means: Mapping[str, float], seeds: int, table: pandas.DataFrame, tasks: int) -> str:
     if not tried:
         return "There is no remedy to try."
-    if table is None:
-        text = (
-            "There are no results of the arena from which effects could be predicted, so the two remedies whose "
-            f"assumptions hold best were chosen: {' and '.join(tried)}"
-        )
-    else:
-        effects = {row["remedy"]: _effect(row) for _, row in table.iterrows()}
-        text = f"Predicted gains in R² are {' and '.join(f'{effects[name]} with {name}' for name in tried)}"
+    effects = {row["remedy"]: _effect(row) for _, row in table.iterrows()}
+    text = (
+        f"Gains in R² predicted from {counted(tasks, 'arena task')} are "
+        f"{' and '.join(f'{effects[name]} with {name}' for name in tried)}"
+        if tasks
+        else "There are no results of the arena from which effects could be predicted, so the choice is by how well "
+        f"assumptions hold: {' and '.join(tried)}"
+    )
     if not means:
         return f"{text} (not tried)."
-    reached = [
-        f"{means[name]:.2f} {f'with {name}' if name != PLAIN else 'without a remedy'}" for name in (*tried, PLAIN)
-    ]
-    return f"{text}; R² on the inner hold-out, with {counted(len(seeds), 'seed')}, is {listed(reached)}."
+    reached = [*(f"{_number(means[name])} with {name}" for name in tried), f"{_number(means[PLAIN])} without a remedy"]
+    return f"{text}; R² on the inner hold-out, with {counted(seeds, 'seed')}, is {listed(reached)}."
 
 
 def _on_use(remedy: str, means: Mapping[str, float], validation: pandas.DataFrame | None) -> str:
@@ -276,11 +277,8 @@ def _on_use(remedy: str, means: Mapping[str, float], validation: pandas.DataFram
         return f"{use.capitalize()}{why}."
     lost = regrets(validation)
     text = f"On {len(validation)} arena tasks, each left out in turn, the mean loss against the best remedy is "
-    text += listed(f"{value:.3f} with {_strategy(name)}" for name, value in lost.items())
+    texts = {PRESCRIBED: "prescriptions", BROADCAST: "broadcast for all", AVERAGE: "the best on average for all"}
+    text += listed(f"{value:.3f} with {texts[name]}" for name, value in lost.items())
     if min(lost, key=lambda name: (lost[name], name == PRESCRIBED)) == PRESCRIBED:
         return f"{use.capitalize()}{why}: {text[0].lower()}{text[1:]}."
     return f"{text}, so prescriptions do not beat one remedy for all: {use} in any case."
-
-
-def _strategy(name: str) -> str:
-    return {PRESCRIBED: "prescriptions", BROADCAST: "broadcast for all", AVERAGE: "the best on average for all"}[name]
