@@ -19,6 +19,7 @@ from pydantic import Field
 from recombine.arena.assumptions import ASSUMPTIONS, measured
 from recombine.arena.protocol import CEILING, FILE, PLAIN, Protocol
 from recombine.arena.result import LOWEST, Arena
+from recombine.errors import InvalidValue
 from recombine.files import read_given
 from recombine.records import Frozen
 from recombine.remedies import REMEDIES
@@ -81,6 +82,8 @@ class Evidence(Frozen):
         """Return the evidence in a folder written by `recombine arena`."""
         if (file := Path(folder) / EVIDENCE).exists():
             return cls.from_json(read_given(file, "arena").decode())
+        if not (Path(folder) / FILE).exists():
+            raise InvalidValue("arena", str(folder), "a folder written by 'recombine arena'")
         protocol = Protocol.from_json(read_given(Path(folder) / FILE, "arena").decode())
         return cls.of(Arena.open(Path(folder), protocol.tasks), protocol)
 
@@ -178,5 +181,5 @@ def assumed(remedy: str) -> tuple[str, ...]:
 
 
 def failing(assumes: Collection[str], assumptions: Mapping[str, float | None]) -> list[str]:
-    """Return what fails of the assumptions; what cannot be tested does not."""
-    return [name for name in assumes if (value := assumptions.get(name)) is not None and value < HOLDS]
+    """Return what fails of the assumptions, rounded as they are shown; what cannot be tested does not."""
+    return [name for name in assumes if (value := assumptions.get(name)) is not None and round(value, 2) < HOLDS]

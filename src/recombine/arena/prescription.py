@@ -151,7 +151,10 @@ def prescribe(
     always = None if evidence is None or validation is None else _always(evidence, regrets(validation))
     always = next((name for name, own in fitting.items() if always == own.kind), always)  # with the settings given
     tried = _tried(left, always, predicted=evidence is not None)
-    trial = _trial(tuning, tried, seeds, store, **options) if seeds and tried else None
+    trial = None
+    if seeds and tried:
+        trial, times = _trial(tuning, tried, seeds, store, **options)
+        table["time"] = table["remedy"].map(times).fillna(table["time"])
     means = {} if trial is None else {name: TrimmedMean.of(own).value for name, own in trial.items()}
     remedy = always or _best(tried, means, table)
     sentences = (
@@ -217,13 +220,16 @@ def _tried(left: Sequence[str], always: str | None, *, predicted: bool) -> list[
     return list(dict.fromkeys([*firsts.values(), *left]))[:TRIED]
 
 
-def _trial(tuning: RunSpec, tried: Sequence[str], seeds: Sequence[int], store: Any, **options: Any) -> pandas.DataFrame:
-    """Train the remedies and the plain decoder without the task's hold-out; return R² on the inner one, by seed."""
+def _trial(
+    tuning: RunSpec, tried: Sequence[str], seeds: Sequence[int], store: Any, **options: Any
+) -> tuple[pandas.DataFrame, dict[str, float]]:
+    """Train without the task's hold-out; return R² on the inner one, by seed, and times over the plain decoder's."""
     import pandas
 
-    scorer, runs = Scorer(tuning.task), compare(tuning, tried, seeds, store, **options).runs
-    scores = {name: clipped([scorer.of_run(run)["ood_r2"] for run in own]) for name, own in runs.items()}
-    return pandas.DataFrame(scores, index=pandas.Index(seeds, name="seed"))
+    scorer, result = Scorer(tuning.task), compare(tuning, tried, seeds, store, **options)
+    scores = {name: clipped([scorer.of_run(run)["ood_r2"] for run in own]) for name, own in result.runs.items()}
+    seconds = result.data["seconds"].mean("seed").to_series()
+    return pandas.DataFrame(scores, index=pandas.Index(seeds, name="seed")), dict(seconds / seconds[PLAIN])
 
 
 def _best(tried: Sequence[str], means: Mapping[str, float], table: pandas.DataFrame) -> str:
@@ -245,8 +251,8 @@ def _effect(row: Any) -> str:
 
 def _on_assumptions(known: Mapping[str, float], inner: Any, left: int, total: int) -> str:
     parts = {
-        "hold": [f"{name} {_number(value)}" for name, value in known.items() if value >= HOLDS],
-        "fail": [f"{name} {_number(value)}" for name, value in known.items() if value < HOLDS],
+        "hold": [f"{name} {_number(value)}" for name, value in known.items() if round(value, 2) >= HOLDS],
+        "fail": [f"{name} {_number(known[name])}" for name in failing(known, known)],
         "cannot be tested": [name for name, value in known.items() if np.isnan(value)],
     }
     texts = "; ".join(f"{', '.join(own)} ({verb})" for verb, own in parts.items() if own)

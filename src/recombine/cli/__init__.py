@@ -70,10 +70,9 @@ COMMANDS = {
     ),
     "prescribe": (
         "prescribe:prescribe",
-        "Say which remedy to use for a decoder and a task: measure on kept images what each remedy assumes, leave out "
-        "those whose assumptions fail, rank the others by their predicted effects, and try the best two on an inner "
-        "hold-out (docs/remedies.md).\n\n"
-        "Example: recombine prescribe mycode:decoder --data sprites.npz --holdout 'x>=8,shape==heart' --steps 2000",
+        "Say which remedy to use, by what remedies assume about kept images, predicted effects, and a trial of the "
+        "best two on an inner hold-out (docs/remedies.md).\n\n"
+        "Example: recombine prescribe mycode:decoder --data sprites.npz --holdout 'x>=8,shape==heart'",
     ),
     "arena": (
         "arena:arena",

@@ -33,12 +33,11 @@ def prescribe(
     Parameters
     ----------
     module
-        A function that returns a torch module, given as package.module:name or file.py:name, or a decoder's name, as
-        for --decoder.
+        A function that returns a torch module, as package.module:name, or a decoder's name.
     inner
-        Inner hold-out, on which assumptions are measured and remedies tried. Default: a corner of two factors.
+        Hold-out inside the kept combinations. Default: a corner of two factors.
     arena
-        Folder written by `recombine arena`, from whose results effects are predicted. Default: this package's results.
+        Folder of 'recombine arena', to predict from. Default: this package's.
     trial
         Whether to try the best two remedies.
     """
