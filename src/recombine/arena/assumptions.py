@@ -28,7 +28,7 @@ from torch import Tensor
 
 from recombine.arena.scores import Scorer
 from recombine.errors import InvalidValue
-from recombine.holdouts import Corner, Holdout, Scattered, axes_of
+from recombine.holdouts import Corner, Holdout, axes_of
 from recombine.remedies.base import Assumption
 from recombine.tasks import Task
 
@@ -48,8 +48,8 @@ INNER = 0.1
 def inner_holdout(task: Task) -> Holdout:
     """Return a hold-out inside the kept combinations: the corner of two factors that is nearest to a tenth of them.
 
-    The factors are of different blocks and matter for the task's own hold-out, if possible. Every value stays in
-    training. Without such a corner, combinations are held out at random.
+    The factors are those with the most values, if possible of different blocks, and among those of the task's own
+    hold-out. Every value stays in training.
 
     Examples
     --------
@@ -60,21 +60,25 @@ def inner_holdout(task: Task) -> Holdout:
     """
     kept, held, grid = task.usable.reshape(task.grid.shape), task.held_out.reshape(task.grid.shape), task.grid
     owner = [number for number, block in enumerate(axes_of(task.blocks, grid)) for _ in block]
-    axes = [axis for axis, count in enumerate(grid.shape) if count > 1]
-    matters = [axis for axis in axes if not torch.equal(held.any(axis), (held | ~task.present.view_as(held)).all(axis))]
-    across = [pair for pair in combinations(matters, 2) if owner[pair[0]] != owner[pair[1]]]
-    for pairs in (across, list(combinations(axes, 2))):
+    gone = held | ~task.present.view_as(held)
+    own = {axis for axis in range(held.ndim) if not torch.equal(held.any(axis), gone.all(axis))}
+    pairs = sorted(combinations(range(held.ndim), 2), key=lambda pair: -grid.shape[pair[0]] * grid.shape[pair[1]])
+    pairs.sort(key=lambda pair: not (own.issuperset(pair) and owner[pair[0]] != owner[pair[1]]))
+    for pair in pairs:
         corners = []
-        for pair, side, share in product(pairs, ("low", "high"), (0.2, 0.3, 0.4, 0.5)):
+        for side, share in product(("low", "high"), (0.2, 0.3, 0.4, 0.5)):
             inside = [max(1, round(share * grid.shape[axis])) for axis in pair]
             start = [n - 1 if side == "low" else grid.shape[axis] - n for n, axis in zip(inside, pair, strict=True)]
-            own = Corner(start=tuple(start), side=side, factors=tuple(grid.names[axis] for axis in pair))
-            inner = kept & own.mask(grid)
+            corner = Corner(start=tuple(start), side=side, factors=tuple(grid.names[axis] for axis in pair))
+            inner = kept & corner.mask(grid)
             if inner.sum() > 1 and _values(kept & ~inner) == _values(kept):
-                corners.append((abs(float(inner.sum() / kept.sum()) - INNER), own))
+                corners.append((abs(float(inner.sum() / kept.sum()) - INNER), corner))
         if corners:
-            return min(corners, key=lambda corner: corner[0])[1]
-    return Scattered(fraction=INNER)
+            return min(corners, key=lambda one: one[0])[1]
+    allowed = (
+        "given, as random:fraction=0.1: no corner of two factors can be held out and leave every value in training"
+    )
+    raise InvalidValue("inner", None, allowed)
 
 
 def _values(mask: Tensor) -> list[list[bool]]:
