@@ -40,6 +40,9 @@ from recombine.store import Store
 if TYPE_CHECKING:
     import pandas
 
+ERRORS = 2.0
+"""Standard errors by which a remedy has to be better in the trial."""
+
 
 @dataclass(frozen=True)
 class Prescription:
@@ -156,7 +159,7 @@ def prescribe(
         trial, times = _trial(tuning, tried, seeds, store, **options)
         table["time"] = table["remedy"].map(times).fillna(table["time"])
     means = {} if trial is None else {name: TrimmedMean.of(own).value for name, own in trial.items()}
-    remedy = always or _best(tried, means, table)
+    remedy = always or _best(tried, trial, table)
     sentences = (
         _on_assumptions(known, tuning.task.holdout, len(left), len(table)),
         _on_trial(tried, means, len(seeds), table, 0 if evidence is None else len(evidence.held_out)),
@@ -232,12 +235,15 @@ def _trial(
     return pandas.DataFrame(scores, index=pandas.Index(seeds, name="seed")), dict(seconds / seconds[PLAIN])
 
 
-def _best(tried: Sequence[str], means: Mapping[str, float], table: pandas.DataFrame) -> str:
-    """Return the remedy that a trial favours, else the first one, unless its predicted effect is negative."""
-    if means:
-        return max(means, key=lambda name: means[name])
-    effects = table.set_index("remedy")["effect"]
-    return tried[0] if tried and not effects[tried[0]] < 0 else PLAIN
+def _best(tried: Sequence[str], trial: pandas.DataFrame | None, table: pandas.DataFrame) -> str:
+    """Return the remedy that a trial favours, if it gains more than seeds vary, else the first unless it would lose."""
+    if trial is None:
+        effects = table.set_index("remedy")["effect"]
+        return tried[0] if tried and not effects[tried[0]] < 0 else PLAIN
+    gains = trial[tried].sub(trial[PLAIN], axis=0)
+    best = str(gains.mean().idxmax())
+    doubt = ERRORS * gains[best].std() / len(gains) ** 0.5 if len(gains) > 1 else 0.0
+    return best if gains[best].mean() > doubt else PLAIN
 
 
 def _number(value: float, form: str = ".2f") -> str:
@@ -278,7 +284,8 @@ def _on_trial(tried: list[str], means: Mapping[str, float], seeds: int, table: p
 
 def _on_use(remedy: str, means: Mapping[str, float], validation: pandas.DataFrame | None) -> str:
     use = "keep the plain decoder" if remedy == PLAIN else f"use {remedy}"
-    why = ", which was best in the trial" if means else ""
+    why = ", since no remedy gained more than seeds vary" if remedy == PLAIN else ", which was best in the trial"
+    why = why if means else ""
     if validation is None:
         return f"{use.capitalize()}{why}."
     lost = regrets(validation)
