@@ -6,12 +6,16 @@ import numpy as np
 import pandas
 import pytest
 import torch
+import xarray
 
 import recombine as rc
 from recombine.arena import PROTOCOL, Arena, ArenaTask, Configuration, Evidence, Protocol, chosen_by, compete, tune
+from recombine.arena.advice import controls, in_brief, limits, matrix, with_arena
 from recombine.arena.protocol import CEILING, GATES, PLAIN, PLANTED, configurations
 from recombine.arena.scores import Scorer
 from recombine.errors import InvalidValue
+from recombine.reproduction.paper import Findings
+from recombine.reproduction.reporting import write_report
 from tests.command import captured
 from tests.remedies.test_decoders import PENALTIES as PLANTED_PENALTIES
 from tests.remedies.test_decoders import PLANTED as PLANTED_DECODERS
@@ -197,3 +201,56 @@ def test_a_configuration_is_a_change_to_the_base():
     spec = Configuration(remedy="hessian:weight=1e-4", lr=3e-3, decoder=rc.MLP(width=4, depth=1)).apply(SMALL)
     assert (spec.recipe.lr, spec.decoder.width, str(spec.penalties[0])) == (3e-3, 4, "hessian:weight=0.0001")
     assert Configuration(lr=3e-3).apply(SMALL) == SMALL.replace(recipe=SMALL.recipe.replace(lr=3e-3))
+
+
+@pytest.fixture(scope="module")
+def planted():
+    remedies, tasks = [PLAIN, CEILING, "broadcast", "additive", "mixup"], ["easy", "hard"]
+    means = {"easy": (0.2, 0.99, 0.97, 0.3, 0.25), "hard": (-0.5, 0.6, 0.4, 0.1, 0.5)}
+    scores = np.array([[np.full(16, own) for own in means[task]] for task in tasks])
+    kept = np.where(np.array(remedies)[None, :, None] == "additive", 0.5, 0.95) + 0 * scores
+    data = xarray.Dataset(
+        {name: (("task", "remedy", "seed"), values) for name, values in
+         {"ood_r2": scores, "id_r2": kept, "ood_accuracy": scores, "seconds": 1 + 0 * scores}.items()},
+        {"task": tasks, "remedy": remedies, "seed": range(16), "control": ["blank"]}, {"composes": 0.9},
+    )  # fmt: skip
+    data["images"] = ("task", "remedy"), np.full((2, 5), 100.0)
+    data["settings"] = ("task", "remedy"), np.full((2, 5), "{}")
+    data["configuration"] = ("task", "remedy"), np.full((2, 5), 1.0)
+    data["controls"] = ("task", "control"), [[-0.1], [-0.2]]
+    return Arena(data)
+
+
+def test_advice_says_what_the_scores_say(planted):
+    easy, hard = in_brief(planted).splitlines()
+    assert "most seeds compose with `broadcast` (0.97)" in easy
+    assert "knows no more than a plain decoder is `mixup` with 0.25" in easy
+    assert easy.endswith("Plain decoder 0.20, trained on the whole grid 0.99.")
+    assert "no remedy makes most seeds compose; the best is `mixup` with 0.50" in hard
+    rows = {line.split("|")[1].strip(): line for line in matrix(planted).splitlines()}
+    assert "**0.97 [0.97, 0.97]**" in rows["`broadcast`"]
+    assert "**" not in rows["`mixup`"]
+    assert list(rows)[2:] == ["`broadcast`", "`mixup`", "`additive`", "`none`", "`whole grid`"]
+    assert "| blank | −0.10 | −0.20 |" in controls(planted)
+    said = limits(planted)
+    assert "**hard**: even trained on the whole grid" in said
+    assert "not learnt (R² below 0.9) with `additive`" in said
+    assert "**easy**: even" not in said
+
+
+def test_a_report_shows_the_arena(planted, tmp_path, capsys):
+    folder, page = tmp_path / "arena", tmp_path / "page"
+    planted.save(folder)
+    tasks = dict.fromkeys(("easy", "hard"), TINY.tasks["bump"])
+    (folder / "protocol.json").write_text(TINY.replace(tasks=tasks).to_json())
+    document = tmp_path / "remedies.md"
+    document.write_text("<!-- arena_in_brief: begin -->\n<!-- arena_in_brief: end -->\n")
+    assert captured(f"report {folder} --write {document}", capsys).code == 0
+    assert in_brief(planted) in document.read_text()
+    paper = with_arena(rc.PAPER, folder)
+    assert paper.sections[-1].figures == ("arena",)
+    (tmp_path / "results").mkdir()
+    findings = Findings(paper, rc.Results(tmp_path / "results"))
+    write_report(findings, page)
+    assert "Which remedy helps where?" in (page / "index.html").read_text()
+    assert (page / "figures" / "arena.png").exists()

@@ -3,15 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from recombine.arena.protocol import CEILING, PLAIN
+from recombine.arena.protocol import CEILING, FILE, PLAIN, Protocol
 from recombine.arena.result import Arena
+from recombine.console import counted
 from recombine.errors import listed
+from recombine.files import read_given
+from recombine.reproduction.figures import FigureSpec, Section
 
 if TYPE_CHECKING:
     import pandas
 
+    from recombine.reproduction.paper import Paper
+
+REMEDIES_TEXT = (
+    "The paper shows its own remedies on its own task. Here every published remedy that we know of is tried on several "
+    "tasks, the plain decoder among them, with the same number of settings for each. Settings are chosen on "
+    "combinations that are held out beside those of the test."
+)
 MOST_NAMED = 6
 """Remedies that a sentence names."""
 
@@ -116,6 +128,21 @@ def limits(arena: Arena) -> str:
             f"can do, would have gained {lost.mean():.3f} in R² on average, and {lost.max():.2f} at most."
         )
     return "\n".join(lines)
+
+
+def with_arena(paper: Paper, folder: Path) -> Paper:
+    """Return the paper with a section about an arena's results, for the page."""
+    arena = Arena.open(folder, Protocol.from_json(read_given(folder / FILE, "arena").decode()).tasks)
+    data = arena.data
+    caption = (
+        f"R² on held-out combinations of {counted(len(data['remedy']) - 2, 'decoder')} with a remedy, tuned alike on a "
+        f"second hold-out, on {counted(data.sizes['task'], 'task')} (trimmed means over "
+        f"{counted(data.sizes['seed'], 'fresh seed')}; bold: most seeds compose); below the line, what is reached "
+        "without composing."
+    )
+    figure = FigureSpec("arena", "Every remedy on every task", (), arena.draw, lambda: caption)
+    section = Section("remedies", "Which remedy helps where?", REMEDIES_TEXT, (figure.name,))
+    return replace(paper, figures={**paper.figures, figure.name: figure}, sections=(*paper.sections, section))
 
 
 BLOCKS: Mapping[str, Callable[[Arena], Any]] = {

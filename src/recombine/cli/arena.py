@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import io
 import json
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from recombine.cli.options import Overwrite, SomePath, Whole
+from recombine.cli.options import Overwrite, SomePath, Whole, require_file
 from recombine.cli.tables import Column, write_table
 from recombine.cli.train import TrainingFlags
 from recombine.console import console, paragraph, say
-from recombine.errors import InvalidValue
+from recombine.errors import InvalidValue, listed
 from recombine.files import read_given, require_folder
+from recombine.files import write as write_file
 from recombine.manifest import write_into
+from recombine.reproduction.report.verdicts import marked_blocks, with_blocks
 
 if TYPE_CHECKING:
     from recombine.arena import Protocol
@@ -90,8 +93,7 @@ def _registered(out: Path, protocol: Protocol, overwrite: bool) -> Protocol:
 def _run(
     registered: Protocol, protocol: Protocol, full: bool, seeds: int | None, out: Path, settings: TrainingFlags
 ) -> None:
-    from recombine.arena import Arena, Evidence, compete
-    from recombine.arena.evidence import EVIDENCE
+    from recombine.arena import compete
     from recombine.training.devices import resolve_device
 
     parts = compete(
@@ -100,7 +102,23 @@ def _run(
     )  # fmt: skip
     for part in parts:
         part.save(out)
-    result = Arena.open(out, registered.tasks)
+    write_results(out, out)
+    paragraph(
+        f"held out, kept: trimmed means of R²; compose: share of seeds with both at least {registered.composes:g}"
+    )
+    say(f"arena: {out}")
+
+
+def write_results(folder: Path, out: Path, documents: Sequence[Path] = ()) -> None:
+    """Write the table, the figure and what is predicted from them, and update the marked blocks of documents."""
+    from recombine.arena import Arena, Evidence
+    from recombine.arena.advice import BLOCKS
+    from recombine.arena.evidence import EVIDENCE
+    from recombine.arena.protocol import FILE, Protocol
+
+    registered = Protocol.from_json(read_given(folder / FILE, "from").decode())
+    result = Arena.open(folder, registered.tasks)
+    texts = {path: marked_document(path, BLOCKS) for path in documents}
     table, picture = result.table(), io.BytesIO()
     result.draw().savefig(picture, dpi=200)
     files = {
@@ -115,7 +133,18 @@ def _run(
         for name in ("task", "remedy", "held out", "95 % low", "95 % high", "compose", "kept", "seconds", "knows")
     ]  # fmt: skip
     write_table(console(), columns)
-    paragraph(
-        f"held out, kept: trimmed means of R²; compose: share of seeds with both at least {registered.composes:g}"
-    )
-    say(f"arena: {out}")
+    for path, text in texts.items():
+        write_file(path, with_blocks(text, {name: made(result) for name, made in BLOCKS.items()}).encode(), "write")
+
+
+def marked_document(path: Path, blocks: Iterable[str]) -> str:
+    """Return the text of a document, which must contain marked blocks, all with known names."""
+    try:
+        text = read_given(path, "write").decode()
+    except UnicodeDecodeError:
+        raise InvalidValue("write", str(path), "a text file in UTF-8") from None
+    names, known = marked_blocks(text), list(blocks)
+    if not names or any(name not in known for name in names):
+        raise InvalidValue("write", str(path), f"a file whose marked blocks are among {listed(known)}")
+    require_file(path, "write")
+    return text

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -12,6 +12,7 @@ from typing import Annotated
 from cyclopts import Parameter
 from rich.text import Text
 
+from recombine.cli.arena import marked_document, write_results
 from recombine.cli.options import Overwrite, ResultsPath, SomePath, Whole, require_file
 from recombine.cli.study_file import FLAG as STUDY_FILE
 from recombine.cli.study_file import paper_named as installed
@@ -19,7 +20,7 @@ from recombine.cli.tables import Column, write_table
 from recombine.cli.train import ExecutorFlags
 from recombine.console import console, late_bar, paragraph, say
 from recombine.errors import InvalidValue, listed
-from recombine.files import read_given, require_folder, require_own
+from recombine.files import require_folder, require_own
 from recombine.files import write as write_file
 from recombine.reproduction.claims import Judgement
 from recombine.reproduction.installed import PAPER, paper_names
@@ -171,14 +172,14 @@ def _print_verdicts(judgements: Sequence[Judgement]) -> None:
 def report(
     folder: SomePath, /, *, out: SomePath | None = None, write: list[Path] | None = None,
     marker_auroc: SomePath | None = None, reference: SomePath | None = None, store: SomePath | None = None,
-    overwrite: Overwrite = False, paper: PaperName = None,
+    arena: SomePath | None = None, overwrite: Overwrite = False, paper: PaperName = None,
 ) -> None:  # fmt: skip
     """Regenerate the figures, verdicts and HTML page of a results folder from its datasets.
 
     Parameters
     ----------
     folder
-        Folder written by reproduce.
+        Folder written by reproduce or arena.
     out
         Write the page, the verdicts and the figures to this folder. Default: the results folder.
     write
@@ -189,17 +190,26 @@ def report(
         JSON file to write the verdicts to, as a reference for runs with few seeds.
     store
         Store folder from which to copy the explorer's decoders into the results folder.
+    arena
+        Folder written by arena, to be shown in a section of the page.
     """
     if out is not None:
         require_folder(out, "out", overwrite)
+    from recombine.arena.advice import with_arena
+    from recombine.arena.protocol import FILE
+
+    if (folder / FILE).is_file():
+        write_results(folder, out or folder, write or [])
+        return say(f"arena: {out or folder}")
     if marker_auroc is not None:
         require_file(marker_auroc, "marker_auroc", "record of AUROCs", overwrite)
     if reference is not None:
         require_file(reference, "reference", "list of verdicts", overwrite)
-    findings = Findings(installed(paper), Results.existing(folder))
+    source = installed(paper) if arena is None else with_arena(installed(paper), arena)
+    findings = Findings(source, Results.existing(folder))
     _require_present(findings, findings.outdated)
     captions = {f"caption_{name}": figure for name, figure in findings.figures.items()}
-    texts = {path: _marked_document(path, [*BLOCKS, *captions]) for path in write or []}
+    texts = {path: marked_document(path, [*BLOCKS, *captions]) for path in write or []}
     if store is not None:
         from recombine.reproduction.explorer import collect, kept_decoders
         from recombine.store import Store
@@ -221,20 +231,7 @@ def report(
     if reference is not None:
         judged = {judgement.claim: judgement.headline for judgement in findings.judgements}
         write_file(reference, f"{json.dumps(judged, indent=1)}\n".encode(), "reference")
-    say(f"report: {page}")
-
-
-def _marked_document(path: Path, blocks: Iterable[str]) -> str:
-    """Return the text of a document, which must contain marked blocks, all with known names."""
-    try:
-        text = read_given(path, "write").decode()
-    except UnicodeDecodeError:
-        raise InvalidValue("write", str(path), "a text file in UTF-8") from None
-    names, known = verdicts.marked_blocks(text), list(blocks)
-    if not names or any(name not in known for name in names):
-        raise InvalidValue("write", str(path), f"a file whose marked blocks are among {listed(known)}")
-    require_file(path, "write")
-    return text
+    return say(f"report: {page}")
 
 
 def _require_present(findings: Findings, outdated: Sequence[str]) -> None:
