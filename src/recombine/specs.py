@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from recombine.decoders import CNN, AnyDecoder, Interface, StagedDecoder, UNet, build_seeded, seeded
+from recombine.decoders import CNN, RENDERER, AnyDecoder, Interface, StagedDecoder, UNetSpec, build_seeded, seeded
 from recombine.errors import InvalidValue
 from recombine.keys import FIRST_PENALTIES, REVISION, canonical_json, stored_key, with_penalties, with_present_names
 from recombine.records import ADDED, Frozen
@@ -148,10 +148,10 @@ class RunSpec(Frozen):
         """
         remedy = REMEDIES.parse(remedy)
         changed = remedy.apply(self)
-        if not isinstance(self.decoder, UNet) or isinstance(changed.decoder, UNet):
+        if not isinstance(self.decoder, UNetSpec) or isinstance(changed.decoder, UNetSpec):
             return changed
         # instead of the U-Net, the remedy replaces what draws its codes
-        changed = remedy.apply(self.replace(decoder=self.decoder.renderer or CNN()))
+        changed = remedy.apply(self.replace(decoder=self.decoder.renderer or RENDERER))
         return changed.replace(decoder=self.decoder.replace(renderer=changed.decoder))
 
     def to_json(self) -> str:

@@ -37,7 +37,7 @@ def test_claims_are_judged_on_what_is_trained(tmp_path):
     """The networks at a size at which they train within seconds, with a smaller sample than a verdict needs."""
     task = rc.SpriteTask(
         size=20, shapes=("disc",), factors=("hue=0..240..2", "x=6..13..3"), encoding="onehot", training="each",
-        holdout="hue>120,x>12", scored_by_image=True,
+        holdout="hue>120,x>8", scored_by_image=True,
     )  # fmt: skip
     arms = {
         f"{name}, one-hot": rc.RunSpec(

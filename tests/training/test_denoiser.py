@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 import recombine as rc
-from recombine.decoders import CNN, QUARTER, AdditiveDecoder, Denoiser, LowRank, UNet
+from recombine.decoders import QUARTER, RENDERER, AdditiveDecoder, Denoiser, LowRank, UNet
 from recombine.decoders.denoiser import Sampler
 from recombine.errors import InvalidValue
 from recombine.training import Ensemble, Evaluator, State, fit
@@ -131,21 +131,21 @@ TASK = rc.SpriteTask(
 
 
 def test_a_denoiser_learns_kept_combinations():
-    """A few hundred steps suffice for five images; measured: R² 0.99, all right."""
-    recipe = rc.Recipe(steps=250, batch=20, lr=3e-3, weight_decay=0)
-    ensemble, state = ensemble_of(rc.RunSpec(task=TASK, decoder=Denoiser(width=8, turns=8), recipe=recipe))
+    """Of 8 × 8 places, within seconds (R² 0.82, all right); with more steps samples become better."""
+    task = rc.BumpTask(size=8, encoding="onehot", training="draws:320")
+    recipe = rc.Recipe(steps=400, batch=32, lr=4e-3)
+    ensemble, state = ensemble_of(rc.RunSpec(task=task, decoder=SMALL.replace(turns=8), recipe=recipe))
     for _ in fit(ensemble, state):
         pass
-    evaluator = Evaluator(TASK, CPU)
-    scores = rc.scores(evaluator.of(lambda codes: ensemble.outputs(state, 0, codes), TASK.held_out))
-    kept = TASK.images(TASK.grid.points)[~TASK.held_out].flatten(1)
-    assert 1 - scores["id_mse"] / float((kept - kept.mean(dim=0)).square().mean()) > 0.9
-    assert scores["id_accuracy"] == 1.0
+    evaluator = Evaluator(task, CPU)
+    scores = rc.scores(evaluator.of(lambda codes: ensemble.outputs(state, 0, codes), task.held_out))
+    assert 1 - scores["id_mse"] / evaluator.spread()["id"] > 0.6
+    assert scores["id_accuracy"] > 0.9
 
 
 def test_remedies_replace_what_draws_the_codes_of_a_denoiser():
     spec = rc.RunSpec(task=TASK, decoder=SMALL)
-    assert spec.with_remedy("additive").decoder == SMALL.replace(renderer=AdditiveDecoder(base=CNN()))
+    assert spec.with_remedy("additive").decoder == SMALL.replace(renderer=AdditiveDecoder(base=RENDERER))
     low = spec.with_remedy("low_rank")
     assert isinstance(low.decoder.renderer, LowRank)
     assert [penalty.kind for penalty in low.penalties] == ["entropy", "variance"]

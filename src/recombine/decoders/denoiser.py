@@ -28,16 +28,18 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from recombine.decoders.base import DECODERS, AnyDecoder, DecoderSpec, Interface, StagedDecoder
-from recombine.decoders.ladder import Repeat
+from recombine.decoders.ladder import LadderDecoder, Repeat
 from recombine.decoders.low_rank import LowRankDecoder
 
 LEVELS = 3
 """Sizes of an image in the U-Net: whole, half and a quarter; fewer for images of less than 4 pixels."""
-GROUPS = 8
+GROUPS = 4
 """Maximum number of groups whose channels are normalised together."""
 FREQUENCIES = 6
 """Sines and cosines of the angle, each twice as fast as the one before."""
 QUARTER = math.pi / 2
+RENDERER = LadderDecoder(width=16, depth=1, start="seed", coordinates=False)
+"""What remedies change in a denoiser without a renderer."""
 
 
 def normalisation(channels: int) -> nn.GroupNorm:
@@ -150,18 +152,9 @@ class DenoisingDecoder(UNetDecoder):
         return images
 
 
-@DECODERS.register
-class UNet(DecoderSpec):
-    """U-Net that draws an image from noise at once: the plain decoder beside `denoiser`.
+class UNetSpec(DecoderSpec):
+    """Base class of decoders with a U-Net that turns noise into an image."""
 
-    Examples
-    --------
-    >>> import recombine as rc
-    >>> rc.RunSpec(task=rc.BumpTask(size=8), decoder="unet:width=8").module().stage_names
-    ('code', 'output')
-    """
-
-    kind: Literal["unet"] = "unet"
     width: Annotated[int, Field(ge=1, le=2**12)] = 32
     """Number of channels at the image's size; twice as many at half of it, four times at a quarter."""
     renderer: AnyDecoder | None = None
@@ -171,10 +164,8 @@ class UNet(DecoderSpec):
     noise: Annotated[int, Field(ge=0)] = 0
     """Seed of the noise from which images are drawn."""
 
-    def build(self, interface: Interface) -> StagedDecoder:
-        return UNetDecoder(self._stages(interface, 1))
-
-    def _stages(self, interface: Interface, turns: int) -> dict[str, nn.Module]:
+    def stages(self, interface: Interface, turns: int) -> dict[str, nn.Module]:
+        """Return what the code becomes and the sampler, by name."""
         code: nn.Module
         if self.renderer is None:
             size, maps = 4 * self.width, 0
@@ -187,15 +178,32 @@ class UNet(DecoderSpec):
 
 
 @DECODERS.register
-class Denoiser(UNet):
+class UNet(UNetSpec):
+    """U-Net that draws an image from noise at once: the plain decoder beside `denoiser`.
+
+    Examples
+    --------
+    >>> import recombine as rc
+    >>> rc.RunSpec(task=rc.BumpTask(size=8), decoder="unet:width=8").module().stage_names
+    ('code', 'output')
+    """
+
+    kind: Literal["unet"] = "unet"
+
+    def build(self, interface: Interface) -> StagedDecoder:
+        return UNetDecoder(self.stages(interface, 1))
+
+
+@DECODERS.register
+class Denoiser(UNetSpec):
     """Conditional diffusion with a U-Net; outputs are samples.
 
     Examples
     --------
     >>> import recombine as rc
-    >>> spec = rc.RunSpec(decoder="denoiser:width=8").with_remedy("additive")
-    >>> spec.decoder.renderer
-    AdditiveDecoder(kind='additive', base=CNN(kind='cnn', width=64, depth=4))
+    >>> spec = rc.RunSpec(task=rc.BumpTask(size=8), decoder="denoiser:renderer=mlp")
+    >>> str(spec.with_remedy("additive").decoder)
+    'denoiser:renderer=(additive:base=mlp)'
     """
 
     kind: Literal["denoiser"] = "denoiser"
@@ -203,4 +211,4 @@ class Denoiser(UNet):
     """Steps of a sample."""
 
     def build(self, interface: Interface) -> StagedDecoder:
-        return DenoisingDecoder(self._stages(interface, self.turns))
+        return DenoisingDecoder(self.stages(interface, self.turns))

@@ -17,7 +17,7 @@ remedies carry over? Both are given isolated images, or maps of the code beside 
 
 from __future__ import annotations
 
-from recombine.decoders import CNN, AdditiveDecoder, Denoiser, LowRank, MultilinearDecoder, UNet
+from recombine.decoders import RENDERER, AdditiveDecoder, Denoiser, LowRank, MultilinearDecoder, UNet
 from recombine.reproduction.own_study import OwnClaim, own_paper
 from recombine.specs import Recipe, RunSpec
 from recombine.tasks import SpriteTask
@@ -25,7 +25,6 @@ from recombine.tasks import SpriteTask
 STEPS = 20_000
 EARLY = STEPS // 10
 PLACES = "9..23..8"
-RENDERER = CNN(width=16, depth=3)
 
 
 def task(hue: int, encoding: str) -> SpriteTask:
