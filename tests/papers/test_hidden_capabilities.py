@@ -19,6 +19,11 @@ def test_small_blue_discs_are_held_out():
     assert blue == pytest.approx([0.25, 0.25, 1], abs=1e-6)
 
 
+def test_keys_of_runs_that_were_stored_before_stay():
+    assert rc.RunSpec(task=rc.SpriteTask()).digest == "6e1f1634420839f8be81"
+    assert rc.RunSpec(task=rc.BallsTask(), decoder="ladder").digest == "9f4e0daedfbf562c9f64"
+
+
 def test_arms_differ_in_nothing_but_the_remedy():
     for network in NETWORKS:
         for remedy, control in REMEDIES.items():
