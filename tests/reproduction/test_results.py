@@ -13,8 +13,8 @@ import torch
 from recombine.errors import InvalidValue
 from recombine.manifest import manifest_text
 from recombine.papers.forced_rendering import PAPER as DEFAULT
+from recombine.reproduction.forks import in_forks
 from recombine.reproduction.paper import Findings
-from recombine.reproduction.reporting import in_processes
 from recombine.reproduction.reproduce import reproduce
 from recombine.reproduction.results import SETTINGS, SOURCE, Results
 from tests.command import captured, run
@@ -222,28 +222,26 @@ def test_a_report_is_written_elsewhere(tmp_path, capsys, monkeypatch):
 
 
 @pytest.mark.parametrize("cores", [1, 2])
-def test_a_figure_that_cannot_be_drawn_says_so(cores, tmp_path, monkeypatch):
-    monkeypatch.setattr("os.sched_getaffinity", lambda process: range(cores))
+def test_a_figure_that_cannot_be_drawn_says_so(cores):
     parent, steps = os.getpid(), []
 
     def fail():
         raise ValueError("no such colour")
 
     jobs = {"one": lambda: os.getpid() == parent, "two": lambda: bytes(10**6)}
-    assert in_processes(jobs, steps.append) == {"one": cores == 1, "two": bytes(10**6)}
+    assert dict(in_forks(jobs, cores, steps.append)) == {"one": cores == 1, "two": bytes(10**6)}
     assert steps == ["one", "two"]
     with pytest.raises(ValueError, match="no such colour"):
-        in_processes({"bad": fail, **jobs}, steps.append)
+        dict(in_forks({"bad": fail, **jobs}, cores))
 
 
-def test_forks_use_torch_after_threads_were_used(monkeypatch):
-    monkeypatch.setattr("os.sched_getaffinity", lambda process: range(2))
+def test_forks_use_torch_after_threads_were_used():
     threads, images = torch.get_num_threads(), torch.rand(8, 16, 28, 28)
     torch.set_num_threads(2)
     try:
         jobs = dict.fromkeys(("one", "two"), lambda: float(torch.conv2d(images, torch.ones(16, 16, 3, 3)).sum()))
         here = jobs["one"]()
-        assert in_processes(jobs, str) == pytest.approx({"one": here, "two": here})
+        assert dict(in_forks(jobs, 2)) == pytest.approx({"one": here, "two": here})
     finally:
         torch.set_num_threads(threads)
 

@@ -5,17 +5,11 @@ from __future__ import annotations
 import base64
 import io
 import json
-import multiprocessing
 import os
-import signal
-import sys
-import warnings
 import zlib
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import suppress
 from functools import partial
 from importlib.resources import files
-from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -28,6 +22,7 @@ from recombine.manifest import Manifest, remove_temporaries, write_into
 from recombine.panels import styled
 from recombine.reproduction.claims import Judgement
 from recombine.reproduction.figures import FigureSpec, Section
+from recombine.reproduction.forks import in_forks
 from recombine.reproduction.paper import Findings
 from recombine.reproduction.report import Parts, policy, verdicts
 from recombine.reproduction.results import DATA
@@ -74,7 +69,7 @@ def write_report(
     jobs: dict[str, Callable[[], Any]] = {f"building panel {name}": panel for name, panel in (panels or {}).items()}
     jobs["evaluating claims"] = lambda: findings.judgements
     jobs |= {f"drawing {name}": partial(_drawn, findings, spec) for name, spec in findings.figures.items()}
-    done = in_processes(jobs, begin)
+    done = dict(in_forks(jobs, len(os.sched_getaffinity(0)), begin))
     findings.judgements = done["evaluating claims"]
     images, figures = dict[str, bytes](), []
     for name, spec in findings.figures.items():
@@ -93,61 +88,6 @@ def write_report(
     judged = json.dumps([judgement.record() for judgement in findings.judgements], indent=1)
     Manifest(out).replace({**images, CLAIMS_FILE: judged.encode(), PAGE: html.encode()})
     return out / PAGE
-
-
-def in_processes(jobs: Mapping[str, Callable[[], Any]], begin: Callable[[str], None]) -> dict[str, Any]:
-    """Return the results of functions, each called in a fork of this process, as many at once as there are cores.
-
-    matplotlib may only be used by one thread of a process. Forks share imported modules and decoded Datasets, which
-    take new processes seconds each. A function that fails is called again here, where its error can be traced.
-    """
-    count = min(len(os.sched_getaffinity(0)), len(jobs))
-    waiting, running, results = list(jobs), dict[Any, tuple[str, Any]](), dict[str, Any]()
-    try:
-        while waiting or running:
-            while waiting and len(running) < count:
-                name = waiting.pop(0)
-                begin(name)
-                if count > 1:
-                    ours, child = _started(jobs[name])
-                    running[ours] = name, child
-                else:
-                    results[name] = jobs[name]()
-            ready: list[Any] = wait(running) if running else []  # it would wait for ever for nothing
-            for ours in ready:
-                name, child = running.pop(ours)
-                try:
-                    results[name] = ours.recv()
-                except (EOFError, OSError):  # in the middle of a result
-                    results[name] = jobs[name]()
-                child.join()
-    finally:
-        for _, child in running.values():
-            child.kill()
-            child.join()
-    return results
-
-
-def _started(job: Callable[[], Any]) -> tuple[Connection, Any]:
-    """Call a function in a fork of this process; return the connection from which its result can be read."""
-    context = multiprocessing.get_context("fork")
-    ours, theirs = context.Pipe(duplex=False)
-    child = context.Process(target=_send, args=(job, theirs), daemon=True)
-    with warnings.catch_warnings():  # of Python 3.12 on, about threads, such as that of a progress bar
-        warnings.simplefilter("ignore", DeprecationWarning)
-        child.start()
-    theirs.close()
-    return ours, child
-
-
-def _send(job: Callable[[], Any], theirs: Connection) -> None:
-    """Send the result of a function to the parent process, or nothing if it fails."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the parent, too, which ends its children
-    if torch := sys.modules.get("torch"):
-        torch.set_num_threads(1)  # GNU's OpenMP hangs in a fork of a process that has used several threads
-    pyplot.switch_backend("agg")
-    with suppress(Exception):
-        theirs.send(job())
 
 
 def _drawn(findings: Findings, spec: FigureSpec) -> tuple[dict[str, bytes], dict[str, Any]]:

@@ -14,8 +14,9 @@ import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -23,6 +24,7 @@ from recombine.errors import InvalidValue, StoreError, listed
 from recombine.files import require_folder
 from recombine.manifest import LIST, remove_temporaries
 from recombine.reproduction.explorer import collect
+from recombine.reproduction.forks import in_forks
 from recombine.reproduction.paper import Paper
 from recombine.reproduction.preset import Preset
 from recombine.reproduction.results import EDITION, NOTES, READS, RUNS, SETTINGS, Results
@@ -34,6 +36,9 @@ from recombine.sweep.executors import checked_hardware
 from recombine.sweep.group import git_commit, provenance
 from recombine.sweep.progress import Say, Watch
 from recombine.training.devices import arithmetic, resolve_device
+
+if TYPE_CHECKING:
+    import xarray
 
 
 def reproduce(
@@ -68,7 +73,7 @@ def reproduce(
     members
         Maximum number of networks trained together on a GPU.
     processes
-        Number of single-threaded training processes on a CPU.
+        Number of single-threaded processes on a CPU, for training and measuring.
     scheduler
         Scheduler of the Dask cluster to train on, as in `recombine.train`; measurements are made locally.
     watch
@@ -131,12 +136,23 @@ def reproduce(
         for study in studies:
             keys[study.name] |= {spec.digest for spec in further[study.name]}
             further[study.name] = study.more(preset, {key: runs[key] for key in keys[study.name]})
-    for study in studies:
-        own_runs = {key: runs[key] for key in keys[study.name]}
-        if _measure(study, preset, resolved, own_runs, results, replaced, say):
-            replaced = []
-        results.note_runs(study.name, list(own_runs.values()))
+    own = {study.name: {key: runs[key] for key in keys[study.name]} for study in studies}
+    prints = {study.name: _fingerprint(study, preset, own[study.name]) for study in studies}
+    measured = {
+        study.name: partial(_measured, study, preset, resolved, own[study.name])
+        for study in studies
+        if not results.holds(study.name, prints[study.name])
+    }
+    for name, dataset in in_forks(measured, processes or 1):
+        results.remove(replaced)
+        results.save(name, dataset, prints[name])
+        replaced = []
+        say(f"measured {name} in {dataset.attrs['measuring_seconds']:.1f} s")
+        results.note_runs(name, list(own[name].values()))
         results.note(wall_seconds=round(spent + time.perf_counter() - began, 1))
+    for name in own.keys() - measured.keys():
+        results.note_runs(name, list(own[name].values()))
+    results.note(wall_seconds=round(spent + time.perf_counter() - began, 1))
     if paper is not None:
         collect(results, paper, preset, store, say)
     return results
@@ -173,17 +189,12 @@ def register(
     return [claim.name for claim in fresh]
 
 
-def _measure(
-    study: Study[Any],
-    preset: Preset,
-    device: torch.device,
-    runs: Mapping[str, Run],
-    results: Results,
-    replaced: Sequence[str],
-    say: Say,
-) -> bool:
-    """Measure a study unless its Dataset is up to date, and remove `replaced` Datasets; return whether it measured."""
-    own = study.own_settings(preset.model_dump(mode="json"))
+def _fingerprint(study: Study[Any], preset: Preset, runs: Mapping[str, Run]) -> str:
+    """Return a digest of everything that a study's Dataset depends on.
+
+    Versions are declared rather than hashed from the source, so that editing a comment or another study does not
+    invalidate it.
+    """
     contents = {}
     for key, run in runs.items():
         try:
@@ -191,24 +202,22 @@ def _measure(
         except ValueError as error:  # damaged after loading
             raise StoreError(f"store must contain intact runs, got {str(run.path)!r} ({error})") from None
         contents[key] = f"{digests[WEIGHTS]} {digests[ARRAYS]} {run.status}"
-    # everything the Dataset depends on; versions are declared rather than hashed from the source, so that editing a
-    # comment or another study does not invalidate it
+    own = study.own_settings(preset.model_dump(mode="json"))
     basis = json.dumps([study.name, contents, own, study.versions, sorted(study.optional_tools())], sort_keys=True)
-    fingerprint = hashlib.sha256(basis.encode()).hexdigest()[:20]
-    if results.holds(study.name, fingerprint):
-        return False
+    return hashlib.sha256(basis.encode()).hexdigest()[:20]
+
+
+def _measured(study: Study[Any], preset: Preset, device: torch.device, runs: Mapping[str, Run]) -> xarray.Dataset:
+    """Return a study's Dataset with its provenance."""
     start = time.perf_counter()
     with arithmetic("float32"):
         dataset = study.measure(study.trials(preset, device, runs))
     seconds = time.perf_counter() - start
-    attributes = {name: str(value) for name, value in provenance(device, preset.precision).items()} | {
+    return dataset.assign_attrs({
+        **{name: str(value) for name, value in provenance(device, preset.precision).items()},
         SETTINGS: preset.to_json(), "networks": len(runs), "measuring_seconds": round(seconds, 2),
-        READS: json.dumps(list(own)), EDITION: study.version,
-    }  # fmt: skip
-    results.remove(replaced)
-    results.save(study.name, dataset.assign_attrs(attributes), fingerprint)
-    say(f"measured {study.name} in {seconds:.1f} s")
-    return True
+        READS: json.dumps(list(study.own_settings(preset.model_dump(mode="json")))), EDITION: study.version,
+    })  # fmt: skip
 
 
 def _replaced(results: Results, studies: Sequence[Study[Any]], preset: Preset) -> list[str]:

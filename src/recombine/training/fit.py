@@ -28,7 +28,8 @@ SPAN_SECONDS = (0.25, 1.0)
 """Spans are lengthened if they take less than the first time, and shortened if they take more than the second."""
 GIB = 2**30
 PROBED = (1, 3)
-"""Sizes of the two ensembles whose memory is measured; the difference gives the memory per member."""
+"""Sizes of the ensembles whose memory is measured; the difference gives the memory per member. The first is enough if
+as many times its memory as there are members fit."""
 SHARE = 0.85
 """Fraction of the memory to use; the rest is for library workspaces and fragmentation."""
 
@@ -190,12 +191,16 @@ def fitting_members(specs: Sequence[RunSpec], device: torch.device, budget: floa
     if device.type != "cuda" or len(specs) <= PROBED[-1]:
         return len(specs)
     free = torch.cuda.mem_get_info(device)[0] + torch.cuda.memory_reserved(device)
+    free = free if budget is None else min(free, budget * GIB)
     try:
-        first, second = (_peak(specs[:count], device) for count in PROBED)
+        first = _peak(specs[: PROBED[0]], device)
+        if first * len(specs) < SHARE * free - torch.cuda.memory_allocated(device):
+            return len(specs)
+        second = _peak(specs[: PROBED[1]], device)
     except torch.cuda.OutOfMemoryError:
         return 1
     kept = torch.cuda.memory_allocated(device)  # includes library workspaces
-    planned = SHARE * (free if budget is None else min(free, budget * GIB)) - kept
+    planned = SHARE * free - kept
     each = max(1.0, (second - first) / (PROBED[1] - PROBED[0]))
     return max(1, min(len(specs), int((planned - first) / each) + 1))
 

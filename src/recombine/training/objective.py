@@ -107,6 +107,8 @@ class Objective:
         self, weights: Float[Tensor, " parameter"], batch: Batch, known: Mapping[str, Tensor]
     ) -> dict[str, Tensor]:
         """All penalties by name: those that came with the outputs, and the others."""
+        if not self.penalties:
+            return {}
         decode, noise = self.decode(weights, batch.buffers), Noise(batch.seed, batch.step, "penalties")
         values = {}
         for penalty in self.penalties:

@@ -56,7 +56,7 @@ class Settings(StripeSettings):
     variants: ClassVar[Mapping[str, Any]] = {
         "quick": {
             "causal_seeds": 1,
-            "causal_steps": 500,
+            "causal_steps": 300,
             "causal_doses": 2,
             "causal_penalty": 1e-2,
             "causal_reward": 1e-3,
