@@ -10,9 +10,10 @@ and all networks start from the same noise.
 measured on it. `unet` is the same network as a plain decoder: one turn of 90°, trained on the squared error of the
 image that it draws from that noise.
 
-The code enters every block of the U-Net by an embedding, which is added to that of the angle. With a `renderer`, it
-enters as maps beside the noisy image instead; these are drawn by any decoder, such as one image per factor. That is
-where remedies that replace a decoder act (`RunSpec.with_remedy`). Stages: `code` and `output`.
+The U-Net has `width` channels at the image's size, twice as many at half of it and four times as many at a quarter. The
+code enters every block by an embedding, which is added to that of the angle. With a `renderer`, it enters as maps
+beside the noisy image instead, which are drawn by any decoder, such as one image per factor. That is where remedies
+act that replace a decoder (`RunSpec.with_remedy`). Stages: `code` and `output`.
 """
 
 from __future__ import annotations
@@ -155,8 +156,8 @@ class DenoisingDecoder(UNetDecoder):
 class UNetSpec(DecoderSpec):
     """Base class of decoders with a U-Net that turns noise into an image."""
 
-    width: Annotated[int, Field(ge=1, le=2**12)] = 32
-    """Number of channels at the image's size; twice as many at half of it, four times at a quarter."""
+    width: Annotated[int, Field(ge=1, le=2**12)] = 64
+    """Channels at full size."""
     renderer: AnyDecoder | None = None
     """Decoder that draws maps of the code beside the noise. Default: the code is embedded in every block."""
     maps: Annotated[int, Field(ge=2, le=2**10)] = 8
