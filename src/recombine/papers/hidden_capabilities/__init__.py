@@ -59,6 +59,7 @@ def arms_of(network: str) -> dict[str, RunSpec]:
         "isolated": plain.with_remedy("isolated"),
         **{name: plain.replace(decoder=decoder.replace(renderer=own)) for name, own in RENDERERS.items()},
     }
+    arms["low-rank"] = arms["low-rank"].replace(penalties=plain.with_remedy("low_rank").penalties)
     return {f"{network}, {name}": spec for name, spec in arms.items()}
 
 
