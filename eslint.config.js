@@ -1,7 +1,7 @@
 const browser = [
   "document", "window", "location", "history", "navigator", "atob", "performance", "requestAnimationFrame", "setTimeout",
   "clearTimeout", "getComputedStyle", "ImageData", "WebAssembly", "IntersectionObserver", "Worker", "Blob",
-  "MessageChannel", "DecompressionStream", "Response", "URLSearchParams",
+  "MessageChannel", "ResizeObserver", "DecompressionStream", "Response", "URLSearchParams",
 ];
 const node = ["process", "console", "URL"];
 

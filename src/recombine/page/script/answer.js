@@ -8,7 +8,7 @@
  */
 
 import { nearestPoint, shortened } from "./grid.js";
-import { drawImage, element } from "./pictures.js";
+import { drawImage, element, sizeOf } from "./pictures.js";
 
 const LARGEST_ERROR = 0.5; // relative to a blank image
 const LEAST_SHARE = 0.9; // of held-out bumps in place
@@ -261,7 +261,7 @@ export class Answer {
     for (const [side, { shown, decoder }] of sides.entries()) {
       const { image, low, high } = decoder.data;
       const { picture } = this.lines[side];
-      if (shown && picture.offsetParent) drawImage(picture, shown, image, low, high);
+      if (shown && sizeOf(picture)[0]) drawImage(picture, shown, image, low, high);
     }
     const contents = sides.map(({ decoder, verdict, at }) => {
       if (!verdict) return null;

@@ -122,19 +122,64 @@ function blank(canvas, rows, columns) {
   return new ImageData(columns, rows);
 }
 
+/** Width and height of canvases on the page, in CSS pixels. @type {WeakMap<Element, number[]>} */
+const sizes = new WeakMap();
+/** The page's colours by name. @type {Map<string, string>} */
+const colours = new Map();
+/** Functions that draw again when the size of a canvas, or the colour scheme, changes. @type {(() => void)[]} */
+const redraws = [];
+/** @type {ResizeObserver | undefined} */
+let observer;
+
+function watch() {
+  const again = () => { for (const redraw of redraws) redraw(); };
+  window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
+    colours.clear();
+    again();
+  });
+  return new ResizeObserver((entries) => {
+    for (const { target } of entries) sizes.set(target, [target.clientWidth, target.clientHeight]);
+    again();
+  });
+}
+
+/** Calls a function when the size of a canvas, or the colour scheme, changes. @param {() => void} redraw */
+export function onAppearance(redraw) {
+  redraws.push(redraw);
+}
+
+/**
+ * Returns the width and height of a canvas. Asking the canvas itself in every frame would lay the page out each time.
+ * @param {Canvas} canvas @returns {number[]} zeros if it is hidden
+ */
+export function sizeOf(canvas) {
+  const known = sizes.get(canvas) ?? [canvas.clientWidth, canvas.clientHeight];
+  if (!sizes.has(canvas)) {
+    sizes.set(canvas, known);
+    (observer ??= watch()).observe(canvas);
+  }
+  return known;
+}
+
 /**
  * Clears a canvas, at the resolution of the screen, and returns its context, size and the page's colours.
  * @param {Canvas} canvas @param {number} [aspect] width divided by height, unless set by the style sheet
  */
 export function penOf(canvas, aspect) {
   const scale = window.devicePixelRatio || 1;
-  const wide = canvas.clientWidth || 160;
-  const tall = aspect ? Math.max(24, Math.round(wide / aspect)) : canvas.clientHeight || 160;
+  const [width, height] = sizeOf(canvas);
+  const wide = width || 160;
+  const tall = aspect ? Math.max(24, Math.round(wide / aspect)) : height || 160;
   Object.assign(canvas, { width: Math.round(wide * scale), height: Math.round(tall * scale) });
   const pen = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
-  const style = getComputedStyle(canvas);
   pen.scale(scale, scale);
-  return { pen, wide, tall, colour: (/** @type {string} */ name) => style.getPropertyValue(name).trim() };
+  return { pen, wide, tall, colour: colourOf };
+}
+
+/** Returns a colour of the page. @param {string} name of the style sheet's variable */
+function colourOf(name) {
+  if (!colours.has(name)) colours.set(name, getComputedStyle(document.documentElement).getPropertyValue(name).trim());
+  return /** @type {string} */ (colours.get(name));
 }
 
 /**
@@ -240,12 +285,6 @@ export function atNextFrame(draw) {
     });
     waiting = true;
   };
-}
-
-/** Calls a function when the window's size or colour scheme changes. @param {() => void} redraw */
-export function onAppearance(redraw) {
-  window.addEventListener("resize", redraw);
-  window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
 }
 
 /** A canvas with a caption. */
