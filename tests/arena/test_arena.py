@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import recombine as rc
-from recombine.arena import PROTOCOL, Arena, ArenaTask, Configuration, Protocol, chosen_by, compete, tune
+from recombine.arena import PROTOCOL, Arena, ArenaTask, Configuration, Evidence, Protocol, chosen_by, compete, tune
 from recombine.arena.protocol import CEILING, GATES, PLAIN, PLANTED, configurations
 from recombine.arena.scores import Scorer
 from recombine.errors import InvalidValue
@@ -182,10 +182,13 @@ def test_the_command_registers_runs_and_refuses_another_protocol(tmp_path, capsy
     assert code == 0, err
     assert "isolated" in shown
     assert {str(path.relative_to(out)) for path in out.rglob("*.*")} == {
-        "arena.csv", "arena.png", "chosen.json", "protocol.json", "scores/bump.nc", "tuning/bump.csv"
+        "arena.csv", "arena.png", "chosen.json", "evidence.json", "protocol.json", "scores/bump.nc", "tuning/bump.csv"
     }  # fmt: skip
     assert set(pandas.read_csv(out / "arena.csv")["remedy"]) == {PLAIN, "isolated", CEILING}
     assert set(json.loads((out / "chosen.json").read_text())["bump"]) == {PLAIN, "isolated"}
+    evidence = Evidence.open(out)
+    assert evidence == Evidence.of(Arena.open(out, ["bump"]), TINY.part(["bump"]))
+    assert set(evidence.held_out["bump"]) == set(evidence.inner["bump"]) == {PLAIN, "isolated"}
     code, _, err = captured(words.replace("--remedy isolated", "--remedy mixup"), capsys)
     assert (code, "these tasks and remedies" in err) == (2, True)
 

@@ -11,11 +11,12 @@ from collections.abc import Iterable, Mapping
 from itertools import product
 from typing import Annotated, Any
 
+import torch
 from pydantic import Field
 
 from recombine.decoders import CNN, AnyDecoder
 from recombine.errors import InvalidValue, listed
-from recombine.holdouts import AnyHoldout
+from recombine.holdouts import AnyHoldout, Mask
 from recombine.records import Frozen
 from recombine.remedies import REMEDIES
 from recombine.specs import Recipe, RunSpec
@@ -23,6 +24,8 @@ from recombine.tasks import BallsTask, BumpsTask, BumpTask, SpriteTask, Task
 
 PLAIN = "none"
 """Name of the base itself: the plain decoder on the kept combinations."""
+FILE = "protocol.json"
+"""The protocol in a results folder."""
 CEILING = "whole grid"
 """Name of the plain decoder trained on all combinations."""
 RATES = (5e-4, 1e-3, 2e-3, 4e-3)
@@ -75,8 +78,10 @@ class ArenaTask(Frozen):
     @property
     def tuning(self) -> RunSpec:
         """The base without its held-out combinations, and with the second hold-out in their place."""
-        task = self.base.task
-        return self.base.replace(task=task.replace(excluded=task.holdout, holdout=self.inner))
+        task, excluded = self.base.task, self.base.task.holdout
+        if bool(task.left_out.any()):
+            excluded = Mask(points=task.grid.positions(torch.nonzero(task.held_out | task.left_out).flatten()).tolist())
+        return self.base.replace(task=task.replace(excluded=excluded, holdout=self.inner))
 
 
 class Protocol(Frozen):

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from recombine.tasks import Task
 from recombine.training import Evaluator
-from recombine.training.evaluate import REGIONS
+from recombine.training.evaluate import EVALUATED, REGIONS
 
 MOST_KEPT, MOST_HELD_OUT = 1000, 200
 """Images that are compared with each other: pairs of the first are tried for each of the second."""
@@ -28,9 +28,9 @@ LIT = 0.1
 class Scorer:
     """Scores outputs on a task's grid."""
 
-    def __init__(self, task: Task, device: torch.device | None = None) -> None:
+    def __init__(self, task: Task, device: torch.device | None = None, points: int = EVALUATED) -> None:
         self.task = task
-        self.evaluator = Evaluator(task, device or torch.device("cpu"), chunk=128)
+        self.evaluator = Evaluator(task, device or torch.device("cpu"), chunk=128, points=points)
         self.held_out = self.evaluator.held_out
 
     @cached_property
@@ -73,7 +73,7 @@ class Scorer:
             pairs.append((each[:, None] + each[None] + 2 * products).min() + image.square().sum())
         errors = {"blank": shown.square().sum(1), "nearest": singles, "sum of two": torch.stack(pairs).minimum(singles)}
         scores = {name: float(1 - own.mean() / shown.shape[1] / spread) for name, own in errors.items()}
-        return scores | {"lit": self._lit()}
+        return scores | {"lit": self.lit()}
 
     def _some(self, region: str, most: int) -> Tensor:
         """Return evenly spaced targets of a region."""
@@ -85,7 +85,7 @@ class Scorer:
             first += len(rows)
         return torch.cat(parts)
 
-    def _lit(self) -> float:
+    def lit(self) -> float:
         """Return the share of held-out images, by brightness, at pixels that some kept image lights."""
         highest = torch.stack(
             [rows.abs().amax(dim=0) for rows in self.evaluator.relative_targets("id") if len(rows)]

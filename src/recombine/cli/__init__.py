@@ -68,6 +68,12 @@ COMMANDS = {
         "knows: what a remedy knows and the plain network does not; s: seconds per network.\n\n"
         "Example: recombine compare --decoder cnn --remedy broadcast --remedy hessian:weight=1e-6 --out remedies",
     ),
+    "prescribe": (
+        "prescribe:prescribe",
+        "Say which remedy to use, by what remedies assume about kept images, predicted effects, and a trial of the "
+        "best two on an inner hold-out (docs/remedies.md).\n\n"
+        "Example: recombine prescribe mycode:decoder --data sprites.npz --holdout 'x>=8,shape==heart'",
+    ),
     "arena": (
         "arena:arena",
         "Compare remedies on several tasks. Each is tuned alike: one of eight configurations is chosen on a second "

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 SHORT_SEEDS = 16
 """Fresh seeds of the short arena."""
-FILE = "protocol.json"
 
 
 def arena(
@@ -59,7 +58,7 @@ def arena(
         Folder for the protocol, the log of tuning, the scores, the table and the figure.
     """
     from recombine.arena import PROTOCOL
-    from recombine.arena.protocol import BASE
+    from recombine.arena.protocol import BASE, FILE
 
     protocol = PROTOCOL
     for text in task or ():
@@ -74,7 +73,7 @@ def arena(
 
 def _registered(out: Path, protocol: Protocol, overwrite: bool) -> Protocol:
     """Return the folder's protocol, which must have the same tasks and remedies, or write this one to a new folder."""
-    from recombine.arena import Protocol
+    from recombine.arena.protocol import FILE, Protocol
 
     file = out / FILE
     require_folder(out, "out", overwrite or file.exists())
@@ -91,7 +90,8 @@ def _registered(out: Path, protocol: Protocol, overwrite: bool) -> Protocol:
 def _run(
     registered: Protocol, protocol: Protocol, full: bool, seeds: int | None, out: Path, settings: TrainingFlags
 ) -> None:
-    from recombine.arena import Arena, compete
+    from recombine.arena import Arena, Evidence, compete
+    from recombine.arena.evidence import EVIDENCE
     from recombine.training.devices import resolve_device
 
     parts = compete(
@@ -106,6 +106,7 @@ def _run(
     files = {
         "arena.csv": table.to_csv(index=False).encode(), "arena.png": picture.getvalue(),
         "chosen.json": json.dumps(result.chosen, indent=1).encode(),
+        EVIDENCE: Evidence.of(result, registered).to_json().encode(),
     }  # fmt: skip
     write_into(out, files)
     columns = [

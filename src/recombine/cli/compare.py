@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import inspect
 import io
 from typing import Any
 
 from recombine.cli.options import Overwrite, SomePath
-from recombine.cli.sweep import parse_seeds, spec_flags, specs_from
+from recombine.cli.sweep import base_from, given_flags, parse_seeds, with_spec_flags
 from recombine.cli.tables import Column, write_table
 from recombine.cli.train import TrainingFlags
 from recombine.console import console, paragraph, say
-from recombine.errors import InvalidValue
 from recombine.files import require_folder
 from recombine.manifest import write_into
 from recombine.netcdf import encoded
@@ -22,6 +20,7 @@ NEEDS_LOW_RANK = ("entropy", "variance")
 """Penalties of one decoder, which the remedy low_rank brings along."""
 
 
+@with_spec_flags
 def compare(
     *,
     out: SomePath | None = None,
@@ -41,25 +40,22 @@ def compare(
     """
     if out is not None:
         require_folder(out, "out", overwrite)
-    given = {flag.name: values.get(flag.python_name) for flag in spec_flags()}
-    flags = {name: [str(v)] if isinstance(v, bool) else v for name, v in given.items() if v not in (None, [])}
+    flags = given_flags(values)
     remedies = flags.pop("remedy", [name for name in REMEDIES if name not in NEEDS_LOW_RANK])
     seeds = parse_seeds(flags.pop("seeds", SEEDS))
-    bases = specs_from({"precision": [settings.default_precision()], **flags})
-    if len(bases) != 1:
-        raise InvalidValue("base", f"{len(bases)} specs", "one spec: every flag but --remedy is given once")
+    base = base_from({"precision": [settings.default_precision()], **flags})
     from recombine.comparison import FEWEST
     from recombine.comparison import compare as engine
     from recombine.diagnosis.outcome import RULE, UNLEARNT
 
     result = engine(
-        bases[0], remedies, seeds, settings.store, device=settings.device or "auto", members=settings.members,
+        base, remedies, seeds, settings.store, device=settings.device or "auto", members=settings.members,
         processes=settings.processes, memory=settings.memory, scheduler=settings.scheduler, progress=True,
     )  # fmt: skip
     left = ("remedy", "compose", "knows", "from")
     cells = result.cells().items()
     write_table(console(), [Column(name, own, "left" if name in left else "right") for name, own in cells])
-    task = bases[0].task
+    task = base.task
     paragraph(f"task {task.kind}; {task.holdout_summary}")
     paragraph(f"compose: number of seeds; {RULE}. Right: as in the accuracy. Errors: relative to a blank output's")
     if UNLEARNT in result.outcomes:
@@ -75,11 +71,3 @@ def compare(
         if page:
             result.explore().save(out / "page.html", overwrite=True)
         say(f"comparison: {out}")
-
-
-_parameters = [
-    *(p for p in inspect.signature(compare, eval_str=True).parameters.values() if p.name != "values"),
-    *(flag.parameter() for flag in spec_flags()),
-]
-compare.__signature__ = inspect.Signature(_parameters)  # type: ignore[attr-defined]
-compare.__annotations__ = {p.name: p.annotation for p in _parameters}

@@ -44,9 +44,9 @@ def without_imports(words: list[str]) -> list[str]:
             if part:
                 _registered(FLAG, name, module, part)
         elif flag in PARTS and equals:
-            rest.append(f"{flag}={_known(flag, name)}")
+            rest.append(f"{flag}={known_part(flag, name)}")
         else:
-            rest.append(_known(rest[-1], word) if rest and rest[-1] in PARTS else word)
+            rest.append(known_part(rest[-1], word) if rest and rest[-1] in PARTS else word)
     return rest
 
 
@@ -65,10 +65,10 @@ def import_parts(name: str, flag: str = FLAG) -> ModuleType:
     return module
 
 
-def _known(flag: str, text: str) -> str:
+def known_part(flag: str, text: str) -> str:
     """Register parts given as `module:name`, and return them by their kind; leave others as they are."""
     if flag == REMEDY and "+" in text:
-        return "+".join(_known(flag, own) for own in text.split("+"))
+        return "+".join(known_part(flag, own) for own in text.split("+"))
     source, _, rest = text.partition(":")
     name, *settings = rest.split(":")
     if source.startswith("-") or not name.isidentifier() or source in _registries()[flag]:

@@ -98,6 +98,29 @@ def spec_flags() -> list[Flag]:
     return flags
 
 
+def with_spec_flags(command: Callable[..., None]) -> Callable[..., None]:
+    """Make the flags of specs parameters of a command with `**values`; cyclopts reads its signature and annotations."""
+    own = [p for p in inspect.signature(command, eval_str=True).parameters.values() if p.name != "values"]
+    parameters = [*own, *(flag.parameter() for flag in spec_flags())]
+    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    command.__annotations__ = {p.name: p.annotation for p in parameters}
+    return command
+
+
+def given_flags(values: Mapping[str, Any]) -> dict[str, list[str]]:
+    """Return the flags of specs that a command was given."""
+    given = {flag.name: values.get(flag.python_name) for flag in spec_flags()}
+    return {name: [str(v)] if isinstance(v, bool) else v for name, v in given.items() if v not in (None, [])}
+
+
+def base_from(flags: Mapping[str, list[str]]) -> RunSpec:
+    """Return the one spec that flags give."""
+    bases = specs_from(flags)
+    if len(bases) != 1:
+        raise InvalidValue("base", f"{len(bases)} specs", "one spec: every flag but --remedy is given once")
+    return bases[0]
+
+
 def _choices(name: str) -> str:
     return f" Choices: {listed(PARTS[name])}; fields by NAME:FIELD=VALUE." if name in PARTS else ""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections import Counter
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -12,7 +11,7 @@ from cyclopts import Group, Parameter
 from pydantic import TypeAdapter, ValidationError
 
 from recombine.cli.options import MORE, SomePath, StorePath, Whole
-from recombine.cli.sweep import located, read_sweep, spec_flags, specs_from
+from recombine.cli.sweep import given_flags, located, read_sweep, specs_from, with_spec_flags
 from recombine.cli.tables import Column, field_text, write_summary, write_table
 from recombine.console import console, counted, paragraph, say
 from recombine.errors import InvalidValue, from_pydantic, listed
@@ -88,6 +87,7 @@ class TrainingFlags(ExecutorFlags):
         say(f"{counted(len(runs), 'run')} in {store_path(self.store)}; 'recombine runs list' shows more")
 
 
+@with_spec_flags
 def train(
     file: SomePath | None = None,
     /,
@@ -108,8 +108,7 @@ def train(
     check
         Check all files of completed runs and retrain damaged ones (bytes, default without FILE), or trust them (names).
     """
-    given = {flag.name: values.get(flag.python_name) for flag in spec_flags()}
-    flags = {name: [str(v)] if isinstance(v, bool) else v for name, v in given.items() if v not in (None, [])}
+    flags = given_flags(values)
     grids: dict[str, dict[str, list[str]]] = {"": {}}
     if file is not None:
         grids, others = read_sweep(file, [field.name for field in fields(TrainingFlags)])
@@ -130,15 +129,6 @@ def train(
         _describe(list(specs.values()), store_path(settings.store), whole=dry_run)
     if not dry_run:
         settings.train(list(specs.values()), check or ("bytes" if file is None else "names"))
-
-
-# Make the flags of specs parameters of the command; cyclopts reads its signature and annotations.
-_parameters = [
-    *(p for p in inspect.signature(train, eval_str=True).parameters.values() if p.name != "values"),
-    *(flag.parameter() for flag in spec_flags()),
-]
-train.__signature__ = inspect.Signature(_parameters)  # type: ignore[attr-defined]
-train.__annotations__ = {p.name: p.annotation for p in _parameters}
 
 
 def _describe(specs: list[RunSpec], folder: Path, *, whole: bool) -> None:

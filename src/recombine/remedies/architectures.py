@@ -33,6 +33,7 @@ class Additive(Remedy):
 
     source = "Lachapelle et al. 2023"
     knows = ("factor blocks",)
+    assumes = ("additivity",)
     kind: Literal["additive"] = "additive"
 
     def apply(self, spec: S) -> S:
@@ -45,6 +46,7 @@ class Occlusion(Remedy):
 
     source = "Wiedemer et al. 2023"
     knows = ("factor blocks",)
+    assumes = ("additivity",)  # but where objects overlap
     kind: Literal["occlusion"] = "occlusion"
 
     def apply(self, spec: S) -> S:
@@ -57,6 +59,7 @@ class Multilinear(Remedy):
 
     source = "Georgopoulos et al. 2020"
     knows = ("factor blocks",)
+    assumes = ("low rank",)
     kind: Literal["multilinear"] = "multilinear"
     rank: Annotated[int, Field(ge=1, le=256)] = 4
     """Products that are summed; 1 for a product of per-factor images."""
@@ -71,6 +74,7 @@ class SpatialBroadcast(Remedy):
 
     source = "Watters et al. 2019"
     knows = ("pixel coordinates",)
+    assumes = ("translation",)
     kind: Literal["broadcast"] = "broadcast"
     width: Width = 64
     depth: Depth = 4
@@ -85,6 +89,7 @@ class CoordConv(Remedy):
 
     source = "Liu et al. 2018"
     knows = ("pixel coordinates",)
+    assumes = ("translation",)
     kind: Literal["coordconv"] = "coordconv"
     width: Width = 64
     depth: Depth = 4
@@ -99,6 +104,7 @@ class Coordinate(Remedy):
 
     source = "Liang et al. 2025"
     knows = ("pixel coordinates",)
+    assumes = ("translation",)
     kind: Literal["coordinate"] = "coordinate"
     width: Annotated[int, Field(ge=4, le=2**16, multiple_of=4)] = 128
     depth: Depth = 3
@@ -113,6 +119,7 @@ class Implicit(Remedy):
 
     source = "Sitzmann et al. 2020"
     knows = ("pixel coordinates",)
+    assumes = ("translation",)
     kind: Literal["implicit"] = "implicit"
     activation: Literal["relu", "sine"] = "sine"
     frequency: Annotated[float, Field(gt=0, le=1e4)] = 30.0
@@ -130,6 +137,7 @@ class Hypernetwork(Remedy):
 
     source = "Schug et al. 2024; Perez et al. 2018"
     knows = ("pixel coordinates",)
+    assumes = ("translation",)
     kind: Literal["hypernetwork"] = "hypernetwork"
     form: Literal["linear", "film"] = "linear"
     width: Width = 64
@@ -145,6 +153,7 @@ class Interaction(Penalty):
 
     source = "Brady et al. 2025"
     knows = ("factor blocks", "pixel coordinates")
+    assumes = ("additivity",)
     version = 1  # heads are summed
     kind: Literal["interaction"] = "interaction"
     weight: Weight = 1e-4

@@ -31,6 +31,9 @@ Decode = Callable[[Tensor], Tensor]
 Privilege = Literal["factor blocks", "held-out codes", "extra images", "pixel coordinates", "an encoder"]
 """What a remedy knows that the plain network does not: which inputs belong to one factor; codes of held-out
 combinations, without their images; images beyond the kept combinations; where a pixel is; a map from image to code."""
+Assumption = Literal["additivity", "low rank", "translation", "coverage"]
+"""What a remedy assumes: images are sums of one per block of factors; pixels are sums of a few products of one number
+per block; factors move what is shown; held-out images lie at pixels that kept ones light."""
 
 
 class Spec(Protocol):
@@ -67,6 +70,8 @@ class Remedy(Variant):
     """Where it was published."""
     knows: ClassVar[tuple[Privilege, ...]] = ()
     """Its privileges."""
+    assumes: ClassVar[tuple[Assumption, ...]] = ()
+    """What it assumes about images, which `prescribe` measures."""
 
     @abstractmethod
     def apply(self, spec: S) -> S:

@@ -24,6 +24,7 @@ class Consistency(Penalty):
 
     source = "Wiedemer et al. 2024"
     knows = ("factor blocks", "held-out codes", "an encoder")
+    assumes = ("coverage",)
     kind: Literal["consistency"] = "consistency"
     rows: Rows = 0.25
     """Share of the batch that it is computed on."""
@@ -45,6 +46,7 @@ class Mixup(Penalty):
 
     source = "after Zhang et al. 2018"
     differentiates = False
+    assumes = ("additivity", "coverage")
     kind: Literal["mixup"] = "mixup"
     weight: Weight = 10.0
 

@@ -60,6 +60,7 @@ class Contrast(DerivativePenalty):
     knows = ("factor blocks",)
     power = 4
     differentiates = False
+    assumes = ("additivity", "coverage")
     kind: Literal["contrast"] = "contrast"
     weight: Weight = 1e-8
 
@@ -73,6 +74,7 @@ class ExactContrast(DerivativePenalty):
 
     source = "Brady et al. 2023"
     knows = ("factor blocks",)
+    assumes = ("additivity", "coverage")
     kind: Literal["exact_contrast"] = "exact_contrast"
     weight: Weight = 1e-6
     rows: Rows = 0.0625

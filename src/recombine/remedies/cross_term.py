@@ -69,6 +69,7 @@ class CrossTerm(Penalty):
 
     source = "after Liang et al. 2025"
     knows = ("factor blocks",)
+    assumes = ("coverage",)
     kind: Literal["cross_term"] = "cross_term"
     weight: Weight = 1e-4
     stage: StageName = "output"

@@ -74,6 +74,7 @@ class Hessian(DerivativePenalty):
     source = "Peebles et al. 2020"
     knows = ("factor blocks",)
     differentiates = False
+    assumes = ("additivity", "coverage")
     kind: Literal["hessian"] = "hessian"
     weight: Weight = 1e-5
     """Weight of the term in the loss (0.1 in the published code, on the penalty that is not relative)."""

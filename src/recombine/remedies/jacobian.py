@@ -58,6 +58,7 @@ class OrthogonalJacobian(DerivativePenalty):
     knows = ("factor blocks",)
     power = 4
     differentiates = False
+    assumes = ("coverage",)
     kind: Literal["orthogonal_jacobian"] = "orthogonal_jacobian"
     weight: Weight = 1e-10
     """Weight of the term in the loss (0.1 in the published code, on the penalty that is not relative)."""
@@ -72,6 +73,7 @@ class JacobianL1(DerivativePenalty):
 
     source = "Rhodes and Lee 2021"
     power = 1
+    assumes = ("coverage",)
     kind: Literal["jacobian_l1"] = "jacobian_l1"
     weight: Weight = 1e-7
     draws: Annotated[int, Field(ge=1, le=64)] = 2

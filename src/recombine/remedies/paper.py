@@ -88,6 +88,7 @@ class Wider(Remedy):
     """The same decoder with a multiple of its width."""
 
     source = "control"
+    assumes = ("coverage",)
     kind: Literal["wider"] = "wider"
     times: Annotated[int, Field(ge=2, le=64)] = 2
 
@@ -103,6 +104,7 @@ class WeightDecay(Remedy):
     """More weight decay."""
 
     source = "control"
+    assumes = ("coverage",)
     kind: Literal["weight_decay"] = "weight_decay"
     weight_decay: Weight = 0.1
 
@@ -115,6 +117,7 @@ class Dropout(Remedy):
     """Dropout after every hidden stage."""
 
     source = "control"
+    assumes = ("coverage",)
     kind: Literal["dropout"] = "dropout"
     rate: Annotated[float, Field(gt=0, lt=1)] = 0.1
 

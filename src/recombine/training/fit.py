@@ -190,7 +190,7 @@ def fitting_members(specs: Sequence[RunSpec], device: torch.device, budget: floa
     """Return how many of the specs, which can all be trained together, fit the memory budget (at least one)."""
     if device.type != "cuda" or len(specs) <= PROBED[-1]:
         return len(specs)
-    free = torch.cuda.mem_get_info(device)[0] + torch.cuda.memory_reserved(device)
+    free: float = torch.cuda.mem_get_info(device)[0] + torch.cuda.memory_reserved(device)
     free = free if budget is None else min(free, budget * GIB)
     try:
         first = _peak(specs[: PROBED[0]], device)

@@ -1,0 +1,124 @@
+"""Which remedy to try on which task, in words and tables for documents, from the arena's results alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from recombine.arena.protocol import CEILING, PLAIN
+from recombine.arena.result import Arena
+from recombine.errors import listed
+
+if TYPE_CHECKING:
+    import pandas
+
+MOST_NAMED = 6
+"""Remedies that a sentence names."""
+
+
+def _score(value: float) -> str:
+    return f"{max(value, -1.0):.2f}".replace("-", "−")
+
+
+def _rows(arena: Arena) -> tuple[pandas.DataFrame, pandas.DataFrame]:
+    """Return the rows of remedies, the best of each task first, and those of the baselines by task and name."""
+    table = arena.table()
+    is_baseline = table["remedy"].isin([PLAIN, CEILING])
+    return table[~is_baseline], table[is_baseline].set_index(["task", "remedy"])
+
+
+def in_brief(arena: Arena) -> str:
+    """Return one sentence per task: what composes, what is best without knowing more, and what there is to gain."""
+    remedies, baselines = _rows(arena)
+    lines = []
+    for task, own in remedies.groupby("task", sort=False):
+        composing = own[own["compose"] >= 0.5]
+        names = [f"`{row.remedy}` ({_score(row.value)})" for row in _named(composing).head(MOST_NAMED).itertuples()]
+        more = len(composing) - len(names)
+        if more > 0:
+            names.append(f"{more} more")
+        said = f"most seeds compose with {listed(names)}" if names else "no remedy makes most seeds compose"
+        best, free = _named(own).iloc[0], _named(own[own["knows"] == ""])
+        if not names:
+            said += f"; the best is `{best.remedy}` with {_score(best.value)}"
+        if best.knows and len(free):
+            said += f"; the best that knows no more than a plain decoder is `{free.iloc[0].remedy}` with "
+            said += _score(free.iloc[0].value)
+        plain, ceiling = (_score(baselines.loc[(task, name), "held out"]) for name in (PLAIN, CEILING))
+        lines.append(f"- **{task}**: {said}. Plain decoder {plain}, trained on the whole grid {ceiling}.")
+    return "\n".join(lines)
+
+
+def _named(rows: pandas.DataFrame) -> pandas.DataFrame:
+    return rows.rename(columns={"held out": "value"})
+
+
+def matrix(arena: Arena) -> str:
+    """Return the table of remedies by task, the best on average first; bold where most seeds compose."""
+    remedies, _ = _rows(arena)
+    table = arena.table()
+    tasks = list(dict.fromkeys(table["task"]))
+    means = remedies.assign(own=remedies["held out"].clip(lower=0)).groupby("remedy")["own"].mean()
+    order = [*means.sort_values(ascending=False).index, *(n for n in (PLAIN, CEILING) if n in set(table["remedy"]))]
+    cells = table.set_index(["remedy", "task"])
+    lines = [f"| remedy | {' | '.join(tasks)} | time | knows | gate |", "|---|" + "---|" * (len(tasks) + 3)]
+    for name in order:
+        shown = []
+        for task in tasks:
+            row = cells.loc[(name, task)] if (name, task) in cells.index else None
+            text = (
+                "–"
+                if row is None
+                else f"{_score(row['held out'])} [{_score(row['95 % low'])}, {_score(row['95 % high'])}]"
+            )
+            shown.append(f"**{text}**" if row is not None and row["compose"] >= 0.5 else text)
+        own = cells.loc[name]
+        plain = cells.loc[PLAIN]["seconds"]
+        times = (own["seconds"] / plain.reindex(own.index)).mean()
+        first = own.iloc[0]
+        lines.append(f"| `{name}` | {' | '.join(shown)} | {times:.1f} × | {first['knows'] or '–'} | {first['gate']} |")
+    return "\n".join(lines)
+
+
+def controls(arena: Arena) -> str:
+    """Return what is reached without composing, by task."""
+    data = arena.data
+    tasks = [str(name) for name in data["task"].values]
+    lines = [f"| without composing | {' | '.join(tasks)} |", "|---|" + "---|" * len(tasks)]
+    for name in map(str, data["control"].values):
+        values = [_score(float(data["controls"].sel(task=task, control=name))) for task in tasks]
+        lines.append(f"| {name} | {' | '.join(values)} |")
+    return "\n".join(lines)
+
+
+def limits(arena: Arena) -> str:
+    """Return what the results cannot say: tasks that are not learnt, remedies that cannot fit them, and choices."""
+    remedies, baselines = _rows(arena)
+    least, lines = arena.data.attrs["composes"], []
+    for task, own in remedies.groupby("task", sort=False):
+        ceiling = baselines.loc[(task, CEILING), "held out"]
+        if ceiling < least:
+            lines.append(
+                f"- **{task}**: even trained on the whole grid, the plain decoder reaches {_score(ceiling)}, so "
+                "training is too short for this task to tell remedies that compose from others."
+            )
+        unlearnt = [f"`{name}`" for name in own[own["kept"] < least]["remedy"]]
+        if unlearnt:
+            lines.append(
+                f"- **{task}**: the kept images were not learnt (R² below {least:g}) with {listed(unlearnt)}, whose "
+                "rows say nothing about composing."
+            )
+    table = arena.table()
+    if "by test score" in table:
+        lost = (table["by test score"] - table["by inner score"]).dropna()
+        lines.append(
+            "- Configurations were chosen on a second hold-out. Choosing them on the test region itself, which nobody "
+            f"can do, would have gained {lost.mean():.3f} in R² on average, and {lost.max():.2f} at most."
+        )
+    return "\n".join(lines)
+
+
+BLOCKS: Mapping[str, Callable[[Arena], Any]] = {
+    "arena_in_brief": in_brief, "arena_matrix": matrix, "arena_controls": controls, "arena_limits": limits,
+}  # fmt: skip
+"""Functions that return the content of a document's marked blocks."""

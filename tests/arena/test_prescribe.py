@@ -1,0 +1,307 @@
+"""Prescriptions: what remedies assume, against slow and obvious versions, and predictions from planted arenas."""
+
+import json
+from itertools import product
+from typing import Literal
+
+import numpy as np
+import pandas
+import pytest
+import torch
+import xarray
+
+import recombine as rc
+from recombine.arena import PROTOCOL, Arena, ArenaTask, Evidence, inner_holdout, measured
+from recombine.arena.assumptions import ASSUMPTIONS, shift_errors
+from recombine.arena.evidence import AVERAGE, BROADCAST, PRESCRIBED, regrets
+from recombine.arena.prescription import _best
+from recombine.arena.protocol import PLAIN
+from recombine.decoders import DECODERS
+from recombine.errors import InvalidValue
+from recombine.remedies import REMEDIES
+from tests.arena.test_arena import SMALL, TINY
+from tests.command import captured
+
+SIDE = 6
+PLACES = list(product(range(SIDE), range(SIDE)))
+RANDOM = np.random.default_rng(0)
+PARTS = RANDOM.random((2, SIDE, 8, 8)) + 0.1
+
+
+def task_of(image, holdout="corner:4", **fields):
+    """A task of images of two factors."""
+    images = np.array([image(a, b) for a, b in PLACES], dtype=np.float32)
+    factors = dict(zip("ab", zip(*PLACES, strict=True), strict=True))
+    return rc.ArrayTask(images / images.max(), factors, holdout=holdout, training="each", **fields)
+
+
+def blob(row, column, width=1.0, size=12):
+    """A Gaussian blob."""
+    y, x = np.mgrid[:size, :size]
+    return np.exp(-((y - row) ** 2 + (x - column) ** 2) / (2 * width**2))
+
+
+TASKS = {
+    "sum": task_of(lambda a, b: PARTS[0, a] + PARTS[1, b]),
+    "product": task_of(lambda a, b: PARTS[0, a] * PARTS[1, b]),
+    "noise": task_of(lambda a, b: RANDOM.random((8, 8))),
+    "moving": task_of(lambda a, b: blob(3 + a, 3 + b, 0.8)),
+    "dark": task_of(lambda a, b: blob(2 * a, 2 * b, 0.6, 11)),
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "holds", "fails"),
+    [
+        ("sum", ["additivity", "low rank", "coverage"], ["translation"]),
+        ("product", ["low rank", "coverage"], ["translation"]),
+        ("noise", ["coverage"], ["additivity", "low rank", "translation"]),
+        ("moving", ["translation"], ["additivity"]),
+        ("dark", ["translation"], ["additivity", "coverage"]),
+    ],
+)
+def test_known_answers(name, holds, fails):
+    known = measured(TASKS[name])
+    assert list(known) == list(ASSUMPTIONS)
+    assert all(known[own] > 0.99 for own in holds)
+    assert all(known[own] < 0.5 for own in fails)
+
+
+def test_sums_and_products_are_those_of_a_loop():
+    """Two images are held out: to predict one of them, the row of the other is left out."""
+    task = task_of(lambda a, b: RANDOM.random((4, 4)), "mask:2,3;4,1")
+    images = task.images(task.grid.points).double().reshape(SIDE, SIDE, 16).numpy() - task.background
+    outputs, held = {"additivity": [], "low rank": []}, ((2, 3), (4, 1))
+    for (a, b), (other, _) in (held, held[::-1]):
+        rows, columns = [k for k in range(SIDE) if k not in (a, other)], [k for k in range(SIDE) if k != b]
+        places = [(k, m) for k in (a, *rows) for m in (b, *columns) if (k, m) != (a, b)]
+        design = np.array([[*(k == np.arange(SIDE)), *(m == np.arange(SIDE))] for k, m in places], dtype=float)
+        target = np.array([*(a == np.arange(SIDE)), *(b == np.arange(SIDE))], dtype=float)
+        fit = np.linalg.lstsq(design, np.array([images[place] for place in places]), rcond=None)[0]
+        outputs["additivity"].append(target @ fit)
+        products = []
+        for pixel in range(16):
+            one = images[..., pixel]
+            whole = one[:, columns].mean(1)[:, None] + one[rows].mean(0)[None] - one[np.ix_(rows, columns)].mean()
+            rest = one - whole
+            left, sizes, right = np.linalg.svd(rest[np.ix_(rows, columns)])
+            core = sum(np.outer(left[:, k], right[k]) * sizes[k] for k in range(2))
+            products.append(whole[a, b] + rest[a, columns] @ np.linalg.pinv(core, rcond=1e-9) @ rest[rows, b])
+        outputs["low rank"].append(np.clip(products, images.min(), images.max()))
+    truth = np.array([images[place] for place in held])
+    spread = np.square(truth - truth.mean(0)).sum()
+    known = measured(task)
+    for name, own in outputs.items():
+        assert known[name] == pytest.approx(1 - np.square(np.array(own) - truth).sum() / spread, abs=1e-9)
+
+
+@pytest.mark.parametrize("shape", [(5, 6), (3, 5, 6)])
+def test_shifts_are_those_of_a_loop(shape):
+    target, image = torch.rand(shape).double(), torch.rand(shape).double()
+    errors = shift_errors(target, image[None])[0]
+    height, width = shape[-2:]
+    for down, right in product(range(-height + 1, height), range(-width + 1, width)):
+        moved = torch.zeros(shape).double()
+        for y, x in product(range(height), range(width)):
+            if 0 <= y - down < height and 0 <= x - right < width:
+                moved[..., y, x] = image[..., y - down, x - right]
+        assert errors[down, right].item() == pytest.approx((target - moved).square().sum().item())
+
+
+def test_what_no_kept_images_can_test_is_nan_and_drops_nothing():
+    cross = {"excluded": rc.Mask(points=[own for own in PLACES if all(own)]), "allow_unseen": True}
+    known = measured(task_of(lambda a, b: PARTS[0, a] + PARTS[1, b], "mask:0,1;0,2", **cross))
+    assert np.isnan(known["additivity"])
+    result = rc.prescribe(SMALL, ["additive"], seeds=0, inner="mask:0,7")
+    assert np.isnan(result.assumptions["additivity"])  # one image has no variance
+    assert "cannot be tested" in result.sentences[0]
+    assert result.table["left out"].tolist() == [""]
+
+
+@pytest.mark.parametrize("name", PROTOCOL.tasks)
+def test_an_inner_holdout_lies_inside_the_kept_combinations(name):
+    base = PROTOCOL.tasks[name].base
+    task = ArenaTask(base=base, inner=inner_holdout(base.task)).tuning.task
+    assert not bool((task.held_out & base.task.held_out).any())
+    assert 0.02 < int(task.held_out.sum()) / int(base.task.usable.sum()) < 0.3
+    assert task.holdout_summary.unseen == ()
+
+
+def test_what_is_left_out_stays_left_out():
+    spec = SMALL.replace(task=SMALL.task.replace(excluded="corner:7"))
+    tuning = ArenaTask(base=spec, inner="corner:1:low").tuning.task
+    assert torch.equal(tuning.left_out, spec.task.held_out | spec.task.left_out)
+
+
+def planted(decide, tasks=8, seeds=5):
+    """An arena whose results depend on a task's assumptions, as `decide(task number, remedy)` says."""
+    random = np.random.default_rng(1)
+    names, remedies = [f"task {k}" for k in range(tasks)], [PLAIN, "additive", "multilinear", BROADCAST]
+    means = np.array([[decide(k, remedy) for remedy in remedies] for k in range(tasks)])
+    scores = means[..., None] + 0.01 * random.standard_normal((tasks, len(remedies), seeds))
+    kinds = [{"additivity": 1.0, "low rank": 1.0, "translation": 0.1, "coverage": 1.0},
+             {"additivity": 0.0, "low rank": 0.2, "translation": 1.0, "coverage": 1.0}]  # fmt: skip
+    return Evidence(
+        assumptions={name: kinds[k % 2] for k, name in enumerate(names)},
+        held_out={
+            name: dict(zip(remedies, own.tolist(), strict=True)) for name, own in zip(names, scores, strict=True)
+        },
+    )
+
+
+def by_assumption(k, remedy):
+    return 0.9 if remedy == ("additive", BROADCAST)[k % 2] else 0.2
+
+
+def by_chance(k, remedy):
+    """Broadcast is good everywhere, and what else is good has nothing to do with assumptions."""
+    return 0.8 if remedy == BROADCAST else 0.2 + 0.7 * (k // 2 % 2 == (remedy == "multilinear"))
+
+
+def test_predictions_beat_one_remedy_for_all_if_assumptions_decide():
+    evidence = planted(by_assumption)
+    lost = regrets(evidence.validation())
+    assert lost[PRESCRIBED] < 0.05
+    assert min(lost[BROADCAST], lost[AVERAGE]) > 0.3
+    known = evidence.assumptions["task 0"]
+    effect = evidence.effect("additive", known)
+    assert effect.low < 0.7 < effect.high
+    assert effect.value == pytest.approx(0.7, abs=0.05)
+    assert evidence.effect(BROADCAST, known).value == pytest.approx(0, abs=0.05)
+    result = rc.prescribe(SMALL.replace(task=TASKS["sum"]), arena=evidence, seeds=0)
+    assert result.remedy == "additive"
+    assert "Use additive" in result.sentences[2]
+    assert result.table["remedy"][0] == "additive"
+
+
+def test_a_prescription_says_if_it_does_not_beat_one_remedy_for_all():
+    evidence = planted(by_chance)
+    lost = regrets(evidence.validation())
+    assert lost[BROADCAST] < lost[PRESCRIBED]
+    settings = rc.prescribe(SMALL, ["broadcast:width=8", "additive"], arena=evidence, seeds=0)
+    assert settings.remedy == "broadcast:width=8"
+    result = rc.prescribe(SMALL.replace(task=TASKS["sum"]), arena=evidence, seeds=0)
+    assert result.remedy == BROADCAST
+    assert "do not beat one remedy for all: use broadcast in any case" in result.sentences[2]
+    alike = planted(lambda k, remedy: {PLAIN: 0.5}.get(remedy, 0.1))  # no remedy helps
+    assert rc.prescribe(SMALL.replace(task=TASKS["sum"]), arena=alike, seeds=0).remedy == PLAIN
+
+
+def test_a_task_takes_no_part_in_what_is_prescribed_for_it():
+    evidence = planted(by_assumption)
+    changed = {**evidence.held_out, "task 0": {name: [1 - own[0]] for name, own in evidence.held_out["task 0"].items()}}
+    other = evidence.replace(held_out=changed)
+    assert other.prescribed("task 0") == evidence.prescribed("task 0") == "additive"
+    assert other.validation().loc["task 0", AVERAGE] == evidence.validation().loc["task 0", AVERAGE]
+    assert evidence.part(["task 0"], evidence.held_out["task 0"]).validation() is None
+
+
+def test_a_trial_in_tuning_decides_between_the_best_two():
+    evidence = planted(by_assumption)
+    inner = {PLAIN: 0.3, "additive": 0.4, "multilinear": 0.5, BROADCAST: 0.9}
+    assert evidence.replace(inner={"task 0": inner}).prescribed("task 0") == "multilinear"  # broadcast is not tried
+
+
+def test_evidence_is_that_of_an_arena(tmp_path):
+    names, log = (
+        [PLAIN, "mixup", "whole grid"],
+        [("mixup", 1, 0.5), ("mixup", 1, 0.7), ("mixup", 0, 0.9), (PLAIN, 0, 0.1)],
+    )
+    data = xarray.Dataset(
+        {"ood_r2": (("task", "remedy", "seed"), [[[0.1, 0.3], [0.5, -9.0], [1.0, 1.0]]]),
+         "seconds": (("task", "remedy", "seed"), [[[1.0, 3.0], [4.0, 4.0], [1.0, 1.0]]]),
+         "configuration": (("task", "remedy"), [[0.0, 1.0, np.nan]])},
+        {"task": ["bump"], "remedy": names, "seed": [0, 1]},
+    )  # fmt: skip
+    frame = pandas.DataFrame([{"task": "bump", "remedy": r, "configuration": k, "inner": v} for r, k, v in log])
+    Arena(data, frame).save(tmp_path)
+    (tmp_path / "protocol.json").write_text(TINY.to_json())
+    evidence = Evidence.open(tmp_path)
+    assert evidence.held_out == {"bump": {PLAIN: [0.1, 0.3], "mixup": [0.5, -1.0]}}
+    assert evidence.inner == {"bump": {PLAIN: 0.1, "mixup": 0.6}}
+    assert evidence.seconds == {"bump": {PLAIN: 2.0, "mixup": 4.0}}
+    assert evidence.assumptions["bump"] == pytest.approx(measured(TINY.tasks["bump"].tuning.task))
+    assert Evidence.from_json(evidence.to_json()) == evidence
+
+
+def test_a_remedy_of_a_stranger_assumes_nothing_unless_it_says_so():
+    class Mine(rc.Remedy):
+        """A wider decoder."""
+
+        kind: Literal["mine"] = "mine"
+
+        def apply(self, spec):
+            return spec.replace(decoder=spec.decoder.replace(width=2 * spec.decoder.width))
+
+    class Strict(Mine):
+        """The same for sums."""
+
+        kind: Literal["strict"] = "strict"
+        assumes = ("additivity",)
+
+    for own in (Mine, Strict):
+        REMEDIES.register(own)
+    try:
+        table = rc.prescribe(SMALL.replace(task=TASKS["noise"]), ["mine", "strict"], seeds=0).table
+    finally:
+        for own in ("mine", "strict"):
+            REMEDIES.unregister(own)
+    assert dict(zip(table["remedy"], table["left out"], strict=True)) == {"mine": "", "strict": "additivity fails"}
+
+
+def test_the_best_two_are_tried_on_the_inner_holdout(tmp_path):
+    spec = SMALL.replace(task=TASKS["sum"], recipe=SMALL.recipe.replace(steps=150))
+    result = rc.prescribe(spec, ["wider", "multilinear", "additive"], seeds=2, store=tmp_path, device="cpu")
+    assert list(result.trial) == [PLAIN, "additive", "multilinear"]
+    assert result.trial.index.tolist() == [0, 1]
+    assert result.remedy in (PLAIN, result.trial.mean().idxmax())
+    assert "no results of the arena" in result.sentences[1]
+    for run in rc.Store(tmp_path):
+        assert not bool((run.spec.task.present & spec.task.held_out).any())  # neither trained on nor evaluated
+
+
+@pytest.mark.parametrize(
+    ("gains", "remedy"), [((0.4, -0.4, 0.4, -0.3), PLAIN), ((0.1, 0.12, 0.11, 0.1), "additive"), ((0.1,), "additive")]
+)
+def test_a_remedy_has_to_gain_more_than_seeds_vary(gains, remedy):
+    trial = pandas.DataFrame({PLAIN: 0.5, "additive": 0.5 + np.array(gains), "wider": 0.4 - np.array(gains)})
+    assert _best(["additive", "wider"], trial, pandas.DataFrame()) == remedy
+
+
+def test_the_command(tmp_path, capsys):
+    images = np.array([PARTS[0, a] + PARTS[1, b] for a, b in PLACES], dtype=np.float32) / 3
+    np.savez(tmp_path / "sums.npz", images=images, a=[a for a, _ in PLACES], b=[b for _, b in PLACES])
+    (tmp_path / "own_prescribed.py").write_text(
+        "from torch import nn\n"
+        "def own_linear(interface):\n"
+        "    return nn.Linear(interface.code_size, interface.pixels)\n"
+    )
+    (tmp_path / "results").mkdir()
+    (tmp_path / "results" / "evidence.json").write_text(planted(by_assumption).to_json())
+    words = f"prescribe {tmp_path}/own_prescribed.py:own_linear --data {tmp_path}/sums.npz --holdout corner:4"
+    words += " --steps 20 --device cpu"
+    code, shown, err = captured(f"{words} --store {tmp_path}/store --seeds 2 --arena {tmp_path}/results", capsys)
+    assert code == 0, err
+    assert "additivity 1.00" in shown
+    assert "with 2 seeds" in shown
+    assert shown.count("× ") == 2  # planted results have no seconds, but the trial has
+    words = words.replace(f"{tmp_path}/own_prescribed.py:", "")  # it is registered now
+    code, shown, _ = captured(f"{words} --no-trial", capsys)
+    assert (code, "(not tried)" in shown) == (0, True)
+    for wrong, message in {
+        f"{words} --decoder cnn": "decoder must be omitted", f"{words} --inner corner:5": "inner must be",
+        f"{words} --lr 1e-3 --lr 1e-2": "one spec", f"{words} --arena {tmp_path}": "arena must be",
+        "prescribe nothing.py:plain": "nothing.py", f"{words} --remedy nothing": "remedy must be one of",
+    }.items():  # fmt: skip
+        code, _, err = captured(wrong, capsys)
+        assert (code, message in err, err.count("\n")) == (2, True, 1), err
+    DECODERS.unregister("own_linear")
+
+
+def test_a_decoder_is_required():
+    encoder = rc.RunSpec(task=rc.BumpTask(size=8, direction="encode"), decoder="encoder")
+    with pytest.raises(InvalidValue):
+        rc.prescribe(encoder, seeds=0)
+    with pytest.raises(InvalidValue):
+        rc.prescribe(SMALL, seeds=-1)
+    assert json.loads(planted(by_assumption).to_json())["inner"] == {}
