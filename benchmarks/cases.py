@@ -45,6 +45,7 @@ CASES: dict[str, Case] = {
         Case("MLP", "mlp", 256, PUBLISHED, {"epochs": 50}),
         Case("transformer depth 3", "transformer", 8, PUBLISHED, {"epochs": 50}),
         Case("coordinate MLP", "coordinate", 16, PUBLISHED, {"epochs": 50}),
+        Case("denoiser", "denoiser:width=16", 64, {"size": 32, "training": "draws:2000"}, {"epochs": 50, "batch": 64}),
         Case("CNN, quick preset", "cnn:depth=3:width=16", 64, QUICK, {"epochs": 20}),
     )
 }

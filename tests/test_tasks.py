@@ -153,7 +153,7 @@ OTHERS = {
     },
     "sprites": {
         **SHARED, "size": 21, "sprites": 2, "shapes": "disc", "colour": True, "factors": "x=4,y=4,hue=3",
-        "fixed": "rotation=30",
+        "fixed": "rotation=30", "scored_by_image": True,
     },
     "bump": {
         **SHARED, "isolated": False, "isolated_factors": ("x",), "isolated_together": 2, "mixing": 0.3, "size": 9,

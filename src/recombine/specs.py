@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from recombine.decoders import CNN, AnyDecoder, Interface, StagedDecoder, build_seeded, seeded
+from recombine.decoders import CNN, RENDERER, AnyDecoder, Interface, StagedDecoder, UNetSpec, build_seeded, seeded
 from recombine.errors import InvalidValue
 from recombine.keys import FIRST_PENALTIES, REVISION, canonical_json, stored_key, with_penalties, with_present_names
 from recombine.records import ADDED, Frozen
@@ -146,7 +146,13 @@ class RunSpec(Frozen):
         >>> [str(penalty) for penalty in rc.RunSpec().with_remedy("hessian:weight=1e-6").penalties]
         ['hessian:weight=1e-06']
         """
-        return REMEDIES.parse(remedy).apply(self)
+        remedy = REMEDIES.parse(remedy)
+        changed = remedy.apply(self)
+        if not isinstance(self.decoder, UNetSpec) or isinstance(changed.decoder, UNetSpec):
+            return changed
+        # instead of the U-Net, the remedy replaces what draws its codes
+        changed = remedy.apply(self.replace(decoder=self.decoder.renderer or RENDERER))
+        return changed.replace(decoder=self.decoder.replace(renderer=changed.decoder))
 
     def to_json(self) -> str:
         """Return the spec and the revision of the training code as they are stored, as JSON."""

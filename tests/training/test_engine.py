@@ -10,15 +10,16 @@ from torch import nn
 from torch.nn.functional import nll_loss
 
 from recombine import kernels
-from recombine.decoders import CNN, DECODERS, DecoderSpec, StagedDecoder
+from recombine.decoders import CNN, DECODERS, DecoderSpec, DenoisingDecoder, StagedDecoder
 from recombine.decoders.base import ToImage
 from recombine.errors import InvalidValue
 from recombine.specs import Recipe, RunSpec
-from recombine.streams import stream
+from recombine.streams import stream, stream_seed
 from recombine.tasks import BumpsTask
 from recombine.training import Ensemble, State, fit
 from recombine.training.adamw import adamw_update
 from recombine.training.fit import Stepper
+from recombine.training.objective import Batch, denoising
 from tests.small import small_spec
 
 CPU = torch.device("cpu")
@@ -59,7 +60,11 @@ def plainly_trained(spec):
             )
             fall = (1 + math.cos(math.pi * len(errors) / recipe.steps)) / 2
             optimiser.param_groups[0]["lr"] *= recipe.lr_end + (1 - recipe.lr_end) * fall
-            outputs = module(inputs[rows])
+            noisy = ()
+            if isinstance(module, DenoisingDecoder):
+                own = torch.tensor(stream_seed(spec.seed, "penalties")), torch.tensor(len(errors))
+                noisy = denoising(Batch(None, targets[rows], None, *own, {}, None))
+            outputs = module(inputs[rows], *noisy)
             difference = outputs - targets[rows]
             error = difference.square().mean()
             if recipe.loss == "cross_entropy":

@@ -54,7 +54,7 @@ class CNN(DecoderSpec):
 
     kind: Literal["cnn"] = "cnn"
     width: Positive = 64
-    """Number of channels in every stage."""
+    """Channels in every stage."""
     depth: Annotated[int, Field(ge=1, le=1000)] = 4
     """Number of blocks after the first transposed convolution."""
 

@@ -101,7 +101,7 @@ class HypernetworkDecoder(DecoderSpec):
 
     kind: Literal["hypernetwork"] = "hypernetwork"
     width: Width = 64
-    """Number of neurons in every hidden layer."""
+    """Neurons per hidden layer."""
     depth: Depth = 2
     """Number of layers."""
     form: Literal["linear", "film"] = "linear"

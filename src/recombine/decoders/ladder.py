@@ -66,7 +66,7 @@ class LadderDecoder(DecoderSpec):
 
     kind: Literal["ladder"] = "ladder"
     width: Width = 64
-    """Number of channels in every stage."""
+    """Channels in every stage."""
     depth: Depth = 4
     """Number of hidden convolutions."""
     start: Literal["seed", "broadcast"] = "broadcast"

@@ -25,7 +25,7 @@ class MLP(DecoderSpec):
 
     kind: Literal["mlp"] = "mlp"
     width: Annotated[int, Field(ge=1, le=2**16)] = 256
-    """Number of neurons in every hidden layer."""
+    """Neurons per hidden layer."""
     depth: Annotated[int, Field(ge=1, le=1000)] = 3
     """Number of hidden layers."""
 

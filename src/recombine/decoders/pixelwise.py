@@ -59,7 +59,7 @@ class BroadcastDecoder(DecoderSpec):
 
     kind: Literal["broadcast"] = "broadcast"
     width: Width = 64
-    """Number of channels in every stage."""
+    """Channels in every stage."""
     depth: Depth = 4
     """Number of hidden convolutions."""
 
@@ -121,7 +121,7 @@ class ImplicitDecoder(DecoderSpec):
 
     kind: Literal["implicit"] = "implicit"
     width: Width = 128
-    """Number of neurons in every hidden layer."""
+    """Neurons per hidden layer."""
     depth: Depth = 3
     """Layers after the first."""
     activation: Literal["relu", "sine"] = "sine"

@@ -26,7 +26,7 @@ class EmbeddingPenalty(Penalty):
     knows = ("factor blocks",)
 
     def check(self, decoder: DecoderSpec) -> None:
-        if not isinstance(decoder, LowRank):
+        if not isinstance(getattr(decoder, "renderer", None) or decoder, LowRank):
             raise InvalidValue(
                 "remedy", str(self), f"one that fits decoder {decoder.kind!r}, which has no low-rank embeddings"
             )

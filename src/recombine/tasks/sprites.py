@@ -27,6 +27,7 @@ from torch import Tensor
 
 from recombine.errors import InvalidValue
 from recombine.factors import TURN
+from recombine.records import ADDED
 from recombine.tasks.base import TASKS
 from recombine.tasks.quantities import FactorText, Quantity, QuantityTask
 from recombine.tasks.shapes import SMALLEST, cos_sin, coverage
@@ -138,6 +139,8 @@ class SpriteTask(Scene):
     """Available shapes: a shape factor with k values uses the first k; without it, the first one is drawn."""
     colour: bool = False
     """Draw in colour even if hue is not a factor."""
+    scored_by_image: Annotated[bool, ADDED] = False
+    """Count an output as right if the nearest image of the grid is its own; otherwise there is no accuracy."""
 
     @property
     def sprite_shapes(self) -> tuple[str, ...]:  # type: ignore[override]
@@ -146,6 +149,10 @@ class SpriteTask(Scene):
     @property
     def suffixes(self) -> tuple[str, ...]:  # type: ignore[override]
         return ("", SECOND)[: self.sprites]
+
+    @property
+    def known_by_image(self) -> bool:  # type: ignore[override]
+        return self.scored_by_image
 
     @property
     def in_colour(self) -> bool:  # type: ignore[override]
