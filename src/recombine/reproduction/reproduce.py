@@ -15,6 +15,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -143,6 +144,8 @@ def reproduce(
         for study in studies
         if not results.holds(study.name, prints[study.name])
     }
+    if measured and (processes or 1) > 1:
+        import_module("torch._dynamo")  # as the first derivative does, in seconds: here instead of in every fork
     for name, dataset in in_forks(measured, processes or 1):
         results.remove(replaced)
         results.save(name, dataset, prints[name])

@@ -75,7 +75,7 @@ class Settings(AttentionSettings):
             "ladder_size": 10,
             "ladder_width": 24,
             "ladder_depth": 2,
-            "ladder_steps": 500,
+            "ladder_steps": 350,
             "ladder_seeds": 1,
             "ladder_variants": False,
         }

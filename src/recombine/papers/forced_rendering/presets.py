@@ -57,7 +57,7 @@ class BumpPreset(WithDepth, WithLearningRate):
     steps: Count = 3150
     """Optimiser steps on bumps or stripes (50 epochs of 63 steps in the paper)."""
 
-    variants: ClassVar[Mapping[str, Any]] = {"quick": {"size": 14, "width": 12, "samples": 600, "steps": 500}}
+    variants: ClassVar[Mapping[str, Any]] = {"quick": {"size": 14, "width": 12, "samples": 600, "steps": 350}}
 
     def spec(
         self, *, decoder: DecoderSpec | None = None, steps: int | None = None, lr: float | None = None, **task: Any
