@@ -1,7 +1,7 @@
 # The public names, read by Python, editors and type checkers.
 
-from .arena import Prescription as Prescription
-from .arena import prescribe as prescribe
+from .arena.prescription import Prescription as Prescription
+from .arena.prescription import prescribe as prescribe
 from .comparison import Comparison as Comparison
 from .comparison import compare as compare
 from .decoders import CNN as CNN

@@ -192,7 +192,7 @@ def test_members_share_one_read(monkeypatch):
 def test_only_a_window_of_large_data_is_on_the_device(tmp_path, monkeypatch):
     """What training and evaluation keep does not grow with the file."""
     monkeypatch.setattr(tables, "RESIDENT_BYTES", 0)
-    monkeypatch.setattr(sys.modules["recombine.training.evaluate"], "KEPT_BYTES", 0)
+    monkeypatch.setattr(sys.modules["recombine.training.evaluate"], "KEPT_BYTES", {"cpu": 0})
     monkeypatch.setitem(tables.WINDOW_BYTES, "cpu", 3000)
     data = rc.ArrayTask(data=sprites_npz(tmp_path / "a.npz", packed=False), holdout="none", training="each")
     ensemble = Ensemble(specs(data, 1), CPU)

@@ -175,11 +175,12 @@ def test_what_comes_twice_or_is_another_papers_is_refused(package, tmp_path):
 def test_papers_are_known_by_name(package):
     assert installed.paper() is installed.paper(DEFAULT.name) is DEFAULT
     assert pickle.loads(pickle.dumps(DEFAULT.presets)) == DEFAULT.presets
-    assert installed.paper_names() == [DEFAULT.name, "coordconv", "first_principles"]
+    others = ["coordconv", "first_principles", "hidden_capabilities"]
+    assert installed.paper_names() == [DEFAULT.name, *others]
     toy = package("errors")
-    assert installed.paper_names() == [DEFAULT.name, "coordconv", "first_principles", "toy_paper"]
+    assert installed.paper_names() == [DEFAULT.name, *others, "toy_paper"]
     assert installed.paper("toy_paper") is toy
-    with pytest.raises(InvalidValue, match="one of forced_rendering, coordconv, first_principles, toy_paper"):
+    with pytest.raises(InvalidValue, match=f"one of forced_rendering, {', '.join(others)}, toy_paper"):
         installed.paper("no_paper")
 
 

@@ -129,7 +129,7 @@ def test_a_sample_says_which_points_it_has_and_what_they_stand_for():
 def test_examples_that_fill_memory_are_rendered_in_chunks(monkeypatch):
     task = BumpTask(size=10)
     kept = evaluate(task, noisy(task), CPU)
-    monkeypatch.setattr(sys.modules["recombine.training.evaluate"], "KEPT_BYTES", 1000)
+    monkeypatch.setattr(sys.modules["recombine.training.evaluate"], "KEPT_BYTES", {"cpu": 1000})
     largest, render = [], BumpTask.render
     monkeypatch.setattr(BumpTask, "render", lambda self, values: (largest.append(len(values)), render(self, values))[1])
     streamed = evaluate(task, noisy(task), CPU)

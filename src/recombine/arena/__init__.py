@@ -6,12 +6,12 @@ running       tune, choose, evaluate
 result        the table and the figure
 assumptions   what remedies assume, measured on kept combinations
 evidence      what results say about another task, and what such predictions are worth
-prescription  which remedy to use
+prescription  which remedy to use (`recombine.prescribe`)
+advice        results in words and tables, for documents and pages
 """
 
 from recombine.arena.assumptions import inner_holdout, measured
 from recombine.arena.evidence import Evidence
-from recombine.arena.prescription import Prescription, prescribe
 from recombine.arena.protocol import PROTOCOL, ArenaTask, Configuration, Protocol
 from recombine.arena.result import Arena, chosen_by
 from recombine.arena.running import compete, evaluate, tune

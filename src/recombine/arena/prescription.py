@@ -63,6 +63,14 @@ class Prescription:
         The remedy to use; `none` for the plain decoder.
     sentences
         The three sentences.
+
+    Examples
+    --------
+    >>> import recombine as rc
+    >>> spec = rc.RunSpec(task=rc.BumpTask(size=10, holdout="corner:7", training="each"), decoder="mlp:width=8:depth=1")
+    >>> result = rc.prescribe(spec, ["multilinear"], seeds=0)
+    >>> result.remedy, len(result.table), result.trial
+    ('multilinear', 1, None)
     """
 
     assumptions: Mapping[str, float]

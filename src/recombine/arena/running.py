@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 CHOSEN = "chosen.json"
 """Configurations chosen by the committed tuning."""
+TESTED = 5000
+"""Points at which the networks of tuning are tested, for the oracle's choice."""
 
 
 def compete(
@@ -76,7 +78,7 @@ def tune(
     if not wanted:
         return None
     runs = train([spec for *_, spec in wanted], store, device=device.type, **options)
-    inner, test = Scorer(task.tuning.task, device), Scorer(task.base.task, device)
+    inner, test = Scorer(task.tuning.task, device), Scorer(task.base.task, device, points=TESTED)
     rows = []
     for (remedy, number, spec), run in zip(wanted, runs, strict=True):
         scores, tested = inner.of_run(run), test.of_module(run.module().to(device))

@@ -49,7 +49,7 @@ def prescribe(
             raise InvalidValue("decoder", flags["decoder"][0], "omitted, since the decoder is given first")
         flags["decoder"] = [known_part(DECODER, module)]
     base = base_from({"precision": [settings.default_precision()], **flags})
-    from recombine.arena import prescribe as engine
+    from recombine.arena.prescription import prescribe as engine
 
     result = engine(
         base, remedies, inner=inner, arena=arena, seeds=seeds if trial else [], store=settings.store,

@@ -28,9 +28,9 @@ SCORES_VERSION = 1
 """Increment when the scores of a run change, so that datasets with scores are recomputed."""
 EXACT = "donot_use_mm_for_euclid_dist"
 """Compute distances between codes directly, since a matrix product would lose precision."""
-KEPT_BYTES = 2**28
-"""Maximum size in bytes of a grid's examples stored on the device."""
-EVALUATED = 10**5
+KEPT_BYTES = {"cpu": 2**28, "cuda": 2**32}
+"""Maximum size in bytes of a grid's examples stored on a device; larger ones are rendered again for every member."""
+EVALUATED = 20_000
 """Maximum number of grid points to evaluate; larger grids are sampled."""
 COMPARED_POINTS, COMPARED_BYTES = 4096, 2**26
 """Images of a task without positions are compared with this many others at most, and with no more than these bytes."""
@@ -55,7 +55,7 @@ class Evaluator:
         self.sample = None if whole else stratified_sample(task.held_out, points, seed, task.present)
         self.points = task.grid.points if self.sample is None else task.grid.rows(self.sample)
         bytes_needed = len(self.points) * (DistinctExamples(task, self.points).row_bytes + self.points[0].nbytes)
-        self._kept = self._rendered(self.points, device) if bytes_needed <= KEPT_BYTES else None
+        self._kept = self._rendered(self.points, device) if bytes_needed <= KEPT_BYTES[device.type] else None
         self.compared, self.targets = self._targets()
         blank = task.blank.to(device)
         self.blank = torch.cat([squared_error(blank.expand_as(goal), goal) for _, goal, _ in self.chunks()]).cpu()
