@@ -291,3 +291,10 @@ def test_blocks_of_factors_have_one_part_of_a_decoder_each():
     assert len(spec.replace(task=task.replace(blocks=None)).module().stages["components"].decoders) == 3
     with pytest.raises(InvalidValue, match="blocks"):
         task.replace(blocks=(2, 2))
+
+
+def test_training_images_are_counted_once():
+    drawn = BumpTask(size=8, training="draws:500", isolated=True)
+    rows = {tuple(row) for row in drawn.training_values(3).nan_to_num(nan=-1).tolist()}
+    assert drawn.training_images(3) == len(rows) < len(drawn.training_values(3))
+    assert BumpTask(size=8, training="each", holdout="none").training_images(0) == 64

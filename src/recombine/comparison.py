@@ -221,7 +221,7 @@ def compare(
     if not len(seeds):
         raise InvalidValue("seeds", seeds, "at least one")
     chosen = {str(own): own for own in map(REMEDIES.parse, remedies)}
-    specs = {BASE: spec, **{name: own.apply(spec) for name, own in chosen.items()}}
+    specs = {BASE: spec, **{name: spec.with_remedy(own) for name, own in chosen.items()}}
     trained = iter(train([member for own in specs.values() for member in own.seeds(seeds)], store, **options))
     runs = {name: [next(trained) for _ in seeds] for name in specs}
     return Comparison(_dataset(specs, chosen, runs, list(seeds)), runs)
@@ -247,7 +247,7 @@ def _dataset(
     per_remedy = {
         "source": [remedies[name].source if name in remedies else "" for name in specs],
         "privileges": [", ".join(remedies[name].privileges) if name in remedies else "" for name in specs],
-        "images": [len(spec.task.training_values(spec.seed)) for spec in specs.values()],
+        "images": [spec.task.training_images(spec.seed) for spec in specs.values()],
         "parameters": [sum(part.numel() for part in spec.module().parameters()) for spec in specs.values()],
     }
     for name, values in per_remedy.items():

@@ -13,8 +13,7 @@ import xarray
 import recombine as rc
 from recombine.arena import PROTOCOL, Arena, ArenaTask, Evidence, inner_holdout, measured
 from recombine.arena.assumptions import ASSUMPTIONS, shift_errors
-from recombine.arena.evidence import AVERAGE, BROADCAST, PRESCRIBED, regrets
-from recombine.arena.prescription import _best
+from recombine.arena.evidence import AVERAGE, BROADCAST, PRESCRIBED, best_tried, regrets
 from recombine.arena.protocol import PLAIN
 from recombine.decoders import DECODERS
 from recombine.errors import InvalidValue
@@ -198,7 +197,7 @@ def test_a_task_takes_no_part_in_what_is_prescribed_for_it():
 
 def test_a_trial_in_tuning_decides_between_the_best_two():
     evidence = planted(by_assumption)
-    inner = {PLAIN: 0.3, "additive": 0.4, "multilinear": 0.5, BROADCAST: 0.9}
+    inner = {PLAIN: [0.3], "additive": [0.4], "multilinear": [0.5], BROADCAST: [0.9]}
     assert evidence.replace(inner={"task 0": inner}).prescribed("task 0") == "multilinear"  # broadcast is not tried
 
 
@@ -218,7 +217,7 @@ def test_evidence_is_that_of_an_arena(tmp_path):
     (tmp_path / "protocol.json").write_text(TINY.to_json())
     evidence = Evidence.open(tmp_path)
     assert evidence.held_out == {"bump": {PLAIN: [0.1, 0.3], "mixup": [0.5, -1.0]}}
-    assert evidence.inner == {"bump": {PLAIN: 0.1, "mixup": 0.6}}
+    assert evidence.inner == {"bump": {PLAIN: [0.1], "mixup": [0.5, 0.7]}}
     assert evidence.seconds == {"bump": {PLAIN: 2.0, "mixup": 4.0}}
     assert evidence.assumptions["bump"] == pytest.approx(measured(TINY.tasks["bump"].tuning.task))
     assert Evidence.from_json(evidence.to_json()) == evidence
@@ -260,12 +259,66 @@ def test_the_best_two_are_tried_on_the_inner_holdout(tmp_path):
         assert not bool((run.spec.task.present & spec.task.held_out).any())  # neither trained on nor evaluated
 
 
+def test_a_task_has_the_seeds_that_it_was_given(planted_seeds):
+    evidence, table = Evidence.of(planted_seeds, TINY), planted_seeds.table().set_index(["task", "remedy"])
+    assert [len(evidence.held_out[task]["mixup"]) for task in ("bump", "bumps")] == [3, 2]
+    assert evidence.means("bumps")["mixup"] == pytest.approx(0.95)
+    assert table.loc[("bumps", "mixup"), "compose"] == 1.0
+
+
+@pytest.fixture
+def planted_seeds(tmp_path):
+    for task, count in (("bump", 3), ("bumps", 2)):
+        own = ("task", "remedy", "seed")
+        scores = {name: (own, np.full((1, 2, count), 0.95)) for name in ("ood_r2", "id_r2", "ood_accuracy", "seconds")}
+        dims = {"task": [task], "remedy": [PLAIN, "mixup"], "seed": range(count), "control": ["blank"]}
+        data = xarray.Dataset(scores, dims, {"composes": 0.9})
+        for name, value in (("images", 9.0), ("configuration", 0.0)):
+            data[name] = own[:2], np.full((1, 2), value)
+        data["settings"] = own[:2], [["{}", "{}"]]
+        data["controls"] = ("task", "control"), [[0.0]]
+        Arena(data).save(tmp_path)
+    return Arena.open(tmp_path, ("bump", "bumps"))
+
+
+def test_tasks_with_the_same_images_are_left_out_together():
+    evidence = planted(by_assumption)
+    twins = {task: "the same" if task in ("task 0", "task 1") else task for task in evidence.held_out}
+    left = set(evidence.replace(images=twins).others("task 0").held_out)
+    assert left == {*evidence.held_out} - {"task 0", "task 1"}
+    assert evidence.replace(images=dict.fromkeys(evidence.held_out, "one")).validation() is None
+
+
+def test_the_interval_of_an_effect_is_that_of_means_over_seeds():
+    """Of seven equal tasks with 32 seeds each, whose scores have a standard deviation of 0.2."""
+    random, tasks = np.random.default_rng(1), [f"task {k}" for k in range(7)]
+    scores = {task: {name: random.normal(mean, 0.2, 32).tolist() for name, mean in ((PLAIN, 0.2), ("wider", 0.5))}
+              for task in tasks}  # fmt: skip
+    evidence = Evidence(assumptions={task: {"coverage": 1.0} for task in tasks}, held_out=scores)
+    effect = evidence.effect("wider", {"coverage": 1.0})
+    assert effect.low < 0.3 < effect.high
+    assert 0.05 < effect.high - effect.low < 0.2
+
+
+def test_a_trial_in_which_nothing_is_learnt_says_so(tmp_path):
+    spec = SMALL.replace(task=TASKS["sum"], recipe=SMALL.recipe.replace(steps=1))
+    result = rc.prescribe(spec, ["multilinear"], seeds=2, store=tmp_path, device="cpu")
+    assert result.remedy == PLAIN
+    assert result.sentences[2].startswith("Train longer, since no network learnt the kept images")
+
+
+def test_remedies_of_denoisers_are_those_of_a_spec():
+    spec = SMALL.replace(task=TASKS["sum"], decoder="unet:width=4")
+    assert "additive" in rc.prescribe(spec, ["additive"], seeds=0).table["remedy"].tolist()
+    assert spec.with_remedy("additive").decoder.kind == "unet"
+
+
 @pytest.mark.parametrize(
     ("gains", "remedy"), [((0.4, -0.4, 0.4, -0.3), PLAIN), ((0.1, 0.12, 0.11, 0.1), "additive"), ((0.1,), "additive")]
 )
 def test_a_remedy_has_to_gain_more_than_seeds_vary(gains, remedy):
-    trial = pandas.DataFrame({PLAIN: 0.5, "additive": 0.5 + np.array(gains), "wider": 0.4 - np.array(gains)})
-    assert _best(["additive", "wider"], trial, pandas.DataFrame()) == remedy
+    trial = {PLAIN: [0.5] * len(gains), "additive": 0.5 + np.array(gains), "wider": 0.4 - np.array(gains)}
+    assert best_tried(trial) == remedy
 
 
 def test_the_command(tmp_path, capsys):

@@ -5,6 +5,9 @@ import json
 import os
 import re
 import shutil
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -290,3 +293,25 @@ def test_mistakes_are_one_line_before_anything_is_trained_or_judged(words, golde
     monkeypatch.setattr(Findings, "judgements", None)
     assert run(*words.format(golden=golden).split()) == 2
     assert "\n" not in capsys.readouterr().err.strip()
+
+
+def test_forks_end_with_a_killed_parent(tmp_path):
+    code = (
+        "import os, sys, time\n"
+        "from pathlib import Path\n"
+        "from recombine.reproduction.forks import in_forks\n"
+        "def work():\n"
+        "    Path(sys.argv[1], str(os.getpid())).touch()\n"
+        "    time.sleep(600)\n"
+        "dict(in_forks({'one': work, 'two': work}, 2))\n"
+    )
+    parent = subprocess.Popen([sys.executable, "-c", code, str(tmp_path)])
+    deadline = time.monotonic() + 60
+    while len(children := list(tmp_path.iterdir())) < 2 and time.monotonic() < deadline:
+        time.sleep(0.05)
+    parent.kill()
+    parent.wait()
+    while any(Path("/proc", own.name).exists() for own in children) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert len(children) == 2
+    assert not any(Path("/proc", own.name).exists() for own in children)

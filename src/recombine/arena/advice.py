@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from recombine.reproduction.paper import Paper
 
 REMEDIES_TEXT = (
-    "The paper shows its own remedies on its own task. Here every published remedy that we know of is tried on several "
-    "tasks, the plain decoder among them, with the same number of settings for each. Settings are chosen on "
-    "combinations that are held out beside those of the test."
+    "The paper shows its own remedies on its own task. Here many published remedies are tried on several tasks, and "
+    "the plain decoder beside them, with the same number of settings for each. Settings are chosen on combinations "
+    "that are held out beside those of the test."
 )
 MOST_NAMED = 6
 """Remedies that a sentence names."""
@@ -44,25 +44,24 @@ def in_brief(arena: Arena) -> str:
     remedies, baselines = _rows(arena)
     lines = []
     for task, own in remedies.groupby("task", sort=False):
-        composing = own[own["compose"] >= 0.5]
-        names = [f"`{row.remedy}` ({_score(row.value)})" for row in _named(composing).head(MOST_NAMED).itertuples()]
-        more = len(composing) - len(names)
-        if more > 0:
+        composing = own[own["compose"] >= 0.5].head(MOST_NAMED)
+        names = [f"`{name}` ({_score(value)})" for name, value in zip(*_best(composing), strict=True)]
+        if (more := int((own["compose"] >= 0.5).sum()) - len(names)) > 0:
             names.append(f"{more} more")
         said = f"most seeds compose with {listed(names)}" if names else "no remedy makes most seeds compose"
-        best, free = _named(own).iloc[0], _named(own[own["knows"] == ""])
+        (best, *_), (value, *_) = _best(own)
         if not names:
-            said += f"; the best is `{best.remedy}` with {_score(best.value)}"
-        if best.knows and len(free):
-            said += f"; the best that knows no more than a plain decoder is `{free.iloc[0].remedy}` with "
-            said += _score(free.iloc[0].value)
+            said += f"; the best is `{best}` with {_score(value)}"
+        free, values = _best(own[own["knows"] == ""])
+        if len(free) and best != free[0]:
+            said += f"; the best that knows no more than a plain decoder is `{free[0]}` with {_score(values[0])}"
         plain, ceiling = (_score(baselines.loc[(task, name), "held out"]) for name in (PLAIN, CEILING))
         lines.append(f"- **{task}**: {said}. Plain decoder {plain}, trained on the whole grid {ceiling}.")
     return "\n".join(lines)
 
 
-def _named(rows: pandas.DataFrame) -> pandas.DataFrame:
-    return rows.rename(columns={"held out": "value"})
+def _best(rows: pandas.DataFrame) -> tuple[list[str], list[float]]:
+    return rows["remedy"].tolist(), rows["held out"].tolist()
 
 
 def matrix(arena: Arena) -> str:

@@ -8,7 +8,7 @@ a remedy for each task loses less, against the best one of the task, than the sa
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -18,12 +18,12 @@ from pydantic import Field
 
 from recombine.arena.assumptions import ASSUMPTIONS, measured
 from recombine.arena.protocol import CEILING, FILE, PLAIN, Protocol
-from recombine.arena.result import LOWEST, Arena
+from recombine.arena.result import LOWEST, SCORES, Arena
 from recombine.errors import InvalidValue
 from recombine.files import read_given
 from recombine.records import Frozen
 from recombine.remedies import REMEDIES
-from recombine.reproduction.intervals import Interval, Resampled, TrimmedMean
+from recombine.reproduction.intervals import TRIM, Interval, Resampled, TrimmedMean
 
 if TYPE_CHECKING:
     import pandas
@@ -37,8 +37,8 @@ SIMILAR = 0.25
 DRAWS = 2000
 PRESCRIBED, BROADCAST, AVERAGE = "prescribe", "broadcast", "best on average"
 """Strategies that are validated: a remedy for each task, and two that have the same for all."""
-TRIED = 2
-"""Remedies that are tried."""
+TRIED, ERRORS = 2, 2.0
+"""Remedies that are tried, and standard errors by which one has to be better than the plain decoder."""
 
 
 class Evidence(Frozen):
@@ -56,36 +56,39 @@ class Evidence(Frozen):
     """How well each assumption holds, by task; None if kept images cannot test it."""
     held_out: dict[str, dict[str, list[float]]]
     """R² on held-out combinations, by task, remedy and seed."""
-    inner: dict[str, dict[str, float]] = Field(default_factory=dict)
-    """R² on the second hold-out in tuning, mean over seeds: what a trial would have shown."""
+    inner: dict[str, dict[str, list[float]]] = Field(default_factory=dict)
+    """R² on the second hold-out in tuning, by seed: what a trial would have shown."""
+    images: dict[str, str] = Field(default_factory=dict)
+    """Key of each task's images: tasks that differ only in the hold-out share it."""
     seconds: dict[str, dict[str, float]] = Field(default_factory=dict)
     """Training time of one network."""
 
     @classmethod
     def of(cls, arena: Arena, protocol: Protocol) -> Self:
         """Return an arena's results; assumptions are measured on the second hold-outs of its tasks."""
-        fields: dict[str, Any] = {"assumptions": {}, "held_out": {}, "inner": {}, "seconds": {}}
+        fields: dict[str, Any] = {"assumptions": {}, "held_out": {}, "inner": {}, "images": {}, "seconds": {}}
         for task, chosen in arena.chosen.items():
             known = measured(protocol.tasks[task].tuning.task)
             fields["assumptions"][task] = {name: own if np.isfinite(own) else None for name, own in known.items()}
-            data = {name: arena.data.sel(task=task, remedy=name) for name in chosen if name != CEILING}
+            fields["images"][task] = protocol.tasks[task].base.task.rendering_key
+            data = {name: arena.scores(task, name) for name in chosen if name != CEILING}
             fields["held_out"][task] = {name: clipped(own["ood_r2"].values).tolist() for name, own in data.items()}
             fields["seconds"][task] = {name: float(own["seconds"].mean()) for name, own in data.items()}
             if arena.log is not None:
                 log = arena.log[arena.log["task"] == task].groupby(["remedy", "configuration"])["inner"]
-                means = log.apply(lambda own: float(clipped(own).mean()))
-                fields["inner"][task] = {name: means[own] for name, k in chosen.items() if (own := (name, k)) in means}
+                own = {name: clipped(values).tolist() for (name, k), values in log if chosen.get(name) == k}
+                fields["inner"][task] = own
         return cls(**fields)
 
     @classmethod
     def open(cls, folder: str | os.PathLike[str]) -> Self:
-        """Return the evidence in a folder written by `recombine arena`."""
-        if (file := Path(folder) / EVIDENCE).exists():
-            return cls.from_json(read_given(file, "arena").decode())
-        if not (Path(folder) / FILE).exists():
+        """Return the evidence in a folder written by `recombine arena`, or in one that has only the evidence."""
+        if (Path(folder) / SCORES).is_dir():
+            protocol = Protocol.from_json(read_given(Path(folder) / FILE, "arena").decode())
+            return cls.of(Arena.open(Path(folder), protocol.tasks), protocol)
+        if not (file := Path(folder) / EVIDENCE).exists():
             raise InvalidValue("arena", str(folder), "a folder written by 'recombine arena'")
-        protocol = Protocol.from_json(read_given(Path(folder) / FILE, "arena").decode())
-        return cls.of(Arena.open(Path(folder), protocol.tasks), protocol)
+        return cls.from_json(read_given(file, "arena").decode())
 
     @classmethod
     def packaged(cls) -> Self | None:
@@ -107,18 +110,19 @@ class Evidence(Frozen):
 
         The interval is a bootstrap over tasks, by their weights, and seeds: of as many tasks as the weights are worth.
         """
-        found = {task: np.array(own[remedy]) for task, own in self.held_out.items() if {remedy, PLAIN} <= set(own)}
-        effects = [own - TrimmedMean.of(self.held_out[task][PLAIN]).value for task, own in found.items()]
-        if not effects:
+        found = [task for task, own in self.held_out.items() if {remedy, PLAIN} <= set(own)]
+        if not found:
             return None
         weights = np.array([self._weight(assumptions, self.assumptions[task]) for task in found])
         weights, random = weights / weights.sum(), np.random.default_rng(0)
-        drawn = np.empty((DRAWS, round(1 / float(weights @ weights))))
-        chosen = random.choice(len(effects), drawn.shape, p=weights)
-        for number, own in enumerate(effects):
-            drawn[chosen == number] = random.choice(own, int((chosen == number).sum()))
-        value = float(weights @ [TrimmedMean.of(own).value for own in effects])
-        return Resampled(value, tuple(drawn.mean(axis=1)), len(effects)).interval()
+        effects, drawn = list[float](), np.empty((len(found), DRAWS))
+        for number, task in enumerate(found):
+            own, plain = (np.array(self.held_out[task][name]) for name in (remedy, PLAIN))
+            effects.append(TrimmedMean.of(own).value - TrimmedMean.of(plain).value)
+            drawn[number] = _resampled(own, random) - _resampled(plain, random)
+        chosen = random.choice(len(found), (DRAWS, round(1 / float(weights @ weights))), p=weights)
+        means = drawn[chosen, random.integers(DRAWS, size=chosen.shape)].mean(axis=1)
+        return Resampled(float(weights @ effects), tuple(means), len(found)).interval()
 
     @staticmethod
     def _weight(*assumptions: Mapping[str, float | None]) -> float:
@@ -132,35 +136,59 @@ class Evidence(Frozen):
         means = [self.means(task) for task in self.held_out]
         return max(set.intersection(*map(set, means)), key=lambda name: (np.mean([own[name] for own in means]), name))
 
-    def prescribed(self, task: str) -> str:
-        """Return the remedy that would be prescribed for a task from the results on the others.
+    def prescribed(self, task: str, *, trial: bool = True) -> str:
+        """Return the remedy that would be prescribed for a task from the results on tasks with other images.
 
-        If tuning has a log, the best two are tried with the plain decoder: the highest R² on the second hold-out wins.
+        With a trial, the best two compete with the plain decoder on the second hold-out, if tuning has a log.
         """
-        known, others = self.assumptions[task], self.part({*self.held_out} - {task}, self.held_out[task])
+        known, inner = self.assumptions[task], self.inner.get(task, {})
         left = [name for name in self.held_out[task] if not failing(assumed(name), known)]
+        others = self.others(task)
         effects = {name: own.value for name in left if (own := others.effect(name, known)) is not None}
-        best, inner = sorted(effects, key=lambda name: -effects[name]), self.inner.get(task, {})
-        tried = [*[name for name in best if name != PLAIN][:TRIED], PLAIN]
-        return max(tried, key=lambda name: inner[name]) if {*tried} <= {*inner} else best[0]
+        best = sorted(effects, key=lambda name: -effects[name])
+        tried = [name for name in best if name != PLAIN][:TRIED]
+        if trial and {*tried, PLAIN} <= {*inner}:
+            return best_tried({name: inner[name] for name in (*tried, PLAIN)})
+        return best[0] if best else PLAIN
 
-    def validation(self) -> pandas.DataFrame | None:
+    def others(self, task: str) -> Evidence:
+        """Return the results on tasks with other images, of the remedies that were tried on this one."""
+        twins = {name for name in self.held_out if name == task or self.images.get(name, name) == self.images.get(task)}
+        return self.part({*self.held_out} - twins, self.held_out[task])
+
+    def validation(self, *, trial: bool = True) -> pandas.DataFrame | None:
         """Return what each strategy loses against the best remedy of a task, chosen from the results on the others.
 
         Columns are the best remedy (`oracle`), the prescribed one, that which is best on average over the other tasks,
-        and the regret of each strategy: R² of the best remedy less its own. None if there are fewer than two tasks.
+        and the regret of each strategy: R² of the best remedy less its own. None if all tasks have the same images.
         """
         import pandas
 
         rows = {}
-        for task in self.held_out if len(self.held_out) > 1 else ():
-            reached = self.means(task)
-            average = self.part({*self.held_out} - {task}, reached).best_on_average()
-            chosen = {PRESCRIBED: self.prescribed(task), BROADCAST: BROADCAST, AVERAGE: average}
+        for task in self.held_out:
+            if not (others := self.others(task)).held_out:
+                continue
+            reached, average = self.means(task), others.best_on_average()
+            chosen = {PRESCRIBED: self.prescribed(task, trial=trial), BROADCAST: BROADCAST, AVERAGE: average}
             oracle = max(reached, key=lambda name: reached[name])
             regrets = {f"regret, {name}": reached[oracle] - reached.get(own, np.nan) for name, own in chosen.items()}
             rows[task] = {"oracle": oracle, PRESCRIBED: chosen[PRESCRIBED], AVERAGE: average, **regrets}
         return pandas.DataFrame.from_dict(rows, orient="index") if rows else None
+
+
+def best_tried(trial: Mapping[str, Sequence[float]]) -> str:
+    """Return the best of the remedies that gain more than seeds vary in a trial, or the plain decoder if none does."""
+    gains = {name: np.subtract(own, trial[PLAIN]) for name, own in trial.items() if name != PLAIN}
+    doubts = {name: ERRORS * own.std(ddof=1) / len(own) ** 0.5 if len(own) > 1 else 0.0 for name, own in gains.items()}
+    better = [name for name, own in gains.items() if own.mean() > doubts[name]]
+    return max(better, key=lambda name: gains[name].mean(), default=PLAIN)
+
+
+def _resampled(scores: np.ndarray, random: np.random.Generator) -> np.ndarray:
+    """Return trimmed means of seeds drawn with replacement."""
+    from scipy.stats import trim_mean
+
+    return np.asarray(trim_mean(random.choice(scores, (DRAWS, len(scores))), TRIM, axis=1))
 
 
 def regrets(validation: pandas.DataFrame) -> dict[str, float]:

@@ -23,6 +23,7 @@ from recombine.arena.evidence import (
     TRIED,
     Evidence,
     assumed,
+    best_tried,
     clipped,
     failing,
     regrets,
@@ -40,8 +41,8 @@ from recombine.store import Store
 if TYPE_CHECKING:
     import pandas
 
-ERRORS = 2.0
-"""Standard errors by which a remedy has to be better in the trial."""
+LEARNT = 0.9
+"""Least R² on kept images of a decoder that has learnt them."""
 
 
 @dataclass(frozen=True)
@@ -146,10 +147,9 @@ def prescribe(
     if isinstance(seeds, int) and seeds < 0:
         raise InvalidValue("seeds", seeds, "at least 0")
     seeds = list(range(spec.seed, spec.seed + seeds) if isinstance(seeds, int) else seeds)
-    try:
-        tuning = ArenaTask(base=spec, inner=inner_holdout(spec.task) if inner is None else inner).tuning
-    except InvalidValue as error:
-        raise InvalidValue(error.field.replace("holdout", "inner"), error.value, error.allowed) from None
+    tuning = _tuning(spec, inner)
+    if remedies is not None and not (remedies := list(remedies)):
+        raise InvalidValue("remedies", remedies, "at least one")
     choices = {str(own): own for own in map(REMEDIES.parse, REMEDIES if remedies is None else remedies)}
     fitting = {name: own for name, own in choices.items() if remedies is not None or _fits(own, spec)}
     evidence = arena if isinstance(arena, Evidence) else Evidence.open(arena) if arena else Evidence.packaged()
@@ -158,27 +158,41 @@ def prescribe(
     known = measured(tuning.task)
     table = _table(spec, fitting, known, evidence)
     left = table["remedy"][table["left out"] == ""].tolist()
-    validation = None if evidence is None else evidence.validation()
+    validation = None if evidence is None else evidence.validation(trial=bool(seeds))
     always = None if evidence is None or validation is None else _always(evidence, regrets(validation))
     always = next((name for name, own in fitting.items() if always == own.kind), always)  # with the settings given
     tried = _tried(left, always, predicted=evidence is not None)
-    trial = None
+    trial, learnt = None, set[str]()
     if seeds and tried:
-        trial, times = _trial(tuning, tried, seeds, store, **options)
+        trial, learnt, times = _trial(tuning, tried, seeds, store, **options)
         table["time"] = table["remedy"].map(times).fillna(table["time"])
-    means = {} if trial is None else {name: TrimmedMean.of(own).value for name, own in trial.items()}
-    remedy = always or _best(tried, trial, table)
+    remedy, use = _use(tried, trial, learnt, table) if always is None else (always, f"use {always}")
     sentences = (
         _on_assumptions(known, tuning.task.holdout, len(left), len(table)),
-        _on_trial(tried, means, len(seeds), table, 0 if evidence is None else len(evidence.held_out)),
-        _on_use(remedy, means, validation),
+        _on_trial(tried, trial, learnt, table, 0 if evidence is None else len(evidence.held_out)),
+        _on_use(use, validation, predicted=always is None),
     )
     return Prescription(known, table, trial, validation, remedy, sentences)
 
 
+def _tuning(spec: RunSpec, inner: Any) -> RunSpec:
+    """Return the base without its held-out combinations, and with an inner hold-out in their place."""
+    try:
+        tuning = ArenaTask(base=spec, inner=inner_holdout(spec.task) if inner is None else inner).tuning
+        if bool(tuning.task.held_out.any()):
+            return tuning
+    except InvalidValue as error:
+        if error.field not in ("holdout", "inner"):
+            raise
+        if inner is None:
+            raise InvalidValue("inner", None, error.allowed) from None
+    allowed = "a hold-out that leaves out some, but not all, of the kept combinations, such as random:fraction=0.1"
+    raise InvalidValue("inner", str(inner), allowed)
+
+
 def _fits(remedy: Remedy, spec: RunSpec) -> bool:
     try:
-        remedy.apply(spec)
+        spec.with_remedy(remedy)
     except InvalidValue:
         return False
     return True
@@ -201,7 +215,8 @@ def _table(
         rows.append({
             "remedy": name, "effect": value, "95 % low": low, "95 % high": high,
             "time": float(np.mean(times)) if times else np.nan,
-            "training images": len(own.apply(spec).task.training_values(spec.seed)), "knows": ", ".join(own.privileges),
+            "training images": spec.with_remedy(own).task.training_images(spec.seed),
+            "knows": ", ".join(own.privileges),
             "left out": " and ".join(fails) + ("" if not fails else " fails" if len(fails) == 1 else " fail"),
         })  # fmt: skip
     table = pandas.DataFrame(rows)
@@ -233,25 +248,42 @@ def _tried(left: Sequence[str], always: str | None, *, predicted: bool) -> list[
 
 def _trial(
     tuning: RunSpec, tried: Sequence[str], seeds: Sequence[int], store: Any, **options: Any
-) -> tuple[pandas.DataFrame, dict[str, float]]:
-    """Train without the task's hold-out; return R² on the inner one, by seed, and times over the plain decoder's."""
+) -> tuple[pandas.DataFrame, set[str], dict[str, float]]:
+    """Train without the task's hold-out.
+
+    Return R² on the inner hold-out by seed, what learnt the kept images, and times over the plain decoder's.
+    """
     import pandas
 
     scorer, result = Scorer(tuning.task), compare(tuning, tried, seeds, store, **options)
-    scores = {name: clipped([scorer.of_run(run)["ood_r2"] for run in own]) for name, own in result.runs.items()}
+    scores = {name: [scorer.of_run(run) for run in own] for name, own in result.runs.items()}
+    trial = pandas.DataFrame(
+        {name: clipped([one["ood_r2"] for one in own]) for name, own in scores.items()},
+        index=pandas.Index(seeds, name="seed"),
+    )
+    kept = {name: TrimmedMean.of(clipped([one["id_r2"] for one in own])).value for name, own in scores.items()}
     seconds = result.data["seconds"].mean("seed").to_series()
-    return pandas.DataFrame(scores, index=pandas.Index(seeds, name="seed")), dict(seconds / seconds[PLAIN])
+    return trial, {name for name, value in kept.items() if value >= LEARNT}, dict(seconds / seconds[PLAIN])
 
 
-def _best(tried: Sequence[str], trial: pandas.DataFrame | None, table: pandas.DataFrame) -> str:
-    """Return the remedy that a trial favours, if it gains more than seeds vary, else the first unless it would lose."""
+def _use(
+    tried: Sequence[str], trial: pandas.DataFrame | None, learnt: set[str], table: pandas.DataFrame
+) -> tuple[str, str]:
+    """Return the remedy to use, and what to do in words."""
+    plain = "keep the plain decoder"
+    if not tried:
+        return PLAIN, plain
     if trial is None:
-        effects = table.set_index("remedy")["effect"]
-        return tried[0] if tried and not effects[tried[0]] < 0 else PLAIN
-    gains = trial[tried].sub(trial[PLAIN], axis=0)
-    best = str(gains.mean().idxmax())
-    doubt = ERRORS * gains[best].std() / len(gains) ** 0.5 if len(gains) > 1 else 0.0
-    return best if gains[best].mean() > doubt else PLAIN
+        effect = table.set_index("remedy")["effect"][tried[0]]
+        if not np.isfinite(effect):
+            return tried[0], f"try {tried[0]} first"
+        return (tried[0], f"use {tried[0]}") if effect > 0 else (PLAIN, plain)
+    if not learnt:
+        return PLAIN, f"train longer, since no network learnt the kept images (R² below {LEARNT:g}) in the trial"
+    best = best_tried({name: own for name, own in trial.items() if name == PLAIN or name in learnt})
+    if best != PLAIN:
+        return best, f"use {best}, which was best in the trial"
+    return PLAIN, f"{plain}, since no remedy gained {'more than seeds vary' if len(trial) > 1 else 'in the trial'}"
 
 
 def _number(value: float, form: str = ".2f") -> str:
@@ -273,7 +305,9 @@ def _on_assumptions(known: Mapping[str, float], inner: Any, left: int, total: in
     return f"Measured on kept images, with {inner} as inner hold-out: {texts}; {left} of {total} remedies remain."
 
 
-def _on_trial(tried: list[str], means: Mapping[str, float], seeds: int, table: pandas.DataFrame, tasks: int) -> str:
+def _on_trial(
+    tried: list[str], trial: pandas.DataFrame | None, learnt: set[str], table: pandas.DataFrame, tasks: int
+) -> str:
     if not tried:
         return "There is no remedy to try."
     effects = {row["remedy"]: _effect(row) for _, row in table.iterrows()}
@@ -284,22 +318,24 @@ def _on_trial(tried: list[str], means: Mapping[str, float], seeds: int, table: p
         else "There are no results of the arena from which effects could be predicted, so the choice is by how well "
         f"assumptions hold: {' and '.join(tried)}"
     )
-    if not means:
+    if trial is None:
         return f"{text} (not tried)."
-    reached = [*(f"{_number(means[name])} with {name}" for name in tried), f"{_number(means[PLAIN])} without a remedy"]
-    return f"{text}; R² on the inner hold-out, with {counted(seeds, 'seed')}, is {listed(reached)}."
+    reached = []
+    for name in (*tried, PLAIN):
+        where = "without a remedy" if name == PLAIN else f"with {name}"
+        note = "" if name in learnt else " (which did not learn the kept images)"
+        reached.append(f"{_number(TrimmedMean.of(trial[name]).value)} {where}{note}")
+    return f"{text}; R² on the inner hold-out, with {counted(len(trial), 'seed')}, is {listed(reached)}."
 
 
-def _on_use(remedy: str, means: Mapping[str, float], validation: pandas.DataFrame | None) -> str:
-    use = "keep the plain decoder" if remedy == PLAIN else f"use {remedy}"
-    why = ", since no remedy gained more than seeds vary" if remedy == PLAIN else ", which was best in the trial"
-    why = why if means else ""
+def _on_use(use: str, validation: pandas.DataFrame | None, *, predicted: bool) -> str:
+    advice = use[0].upper() + use[1:]
     if validation is None:
-        return f"{use.capitalize()}{why}."
+        return f"{advice}."
     lost = regrets(validation)
-    text = f"On {len(validation)} arena tasks, each left out in turn, the mean loss against the best remedy is "
+    text = f"n {len(validation)} arena tasks, each left out in turn, the mean loss against the best remedy is "
     texts = {PRESCRIBED: "prescriptions", BROADCAST: "broadcast for all", AVERAGE: "the best on average for all"}
     text += listed(f"{value:.3f} with {texts[name]}" for name, value in lost.items())
-    if min(lost, key=lambda name: (lost[name], name == PRESCRIBED)) == PRESCRIBED:
-        return f"{use.capitalize()}{why}: {text[0].lower()}{text[1:]}."
-    return f"{text}, so prescriptions do not beat one remedy for all: {use} in any case."
+    if predicted:
+        return f"{advice}: o{text}."
+    return f"O{text}, so prescriptions do not beat one remedy for all: {use} in any case."

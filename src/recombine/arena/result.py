@@ -81,6 +81,10 @@ class Arena:
         data = xarray.concat(parts, "task", join="outer", fill_value={"settings": ""}, combine_attrs="drop_conflicts")
         return cls(data, pandas.concat(logs) if logs else None)
 
+    def scores(self, task: str, remedy: str) -> xarray.Dataset:
+        """Return the scores of a remedy on a task, for the seeds that this task has."""
+        return self.data.sel(task=task, remedy=remedy).dropna("seed", how="all", subset=["seconds"])
+
     @property
     def chosen(self) -> dict[str, dict[str, int]]:
         """Number of the chosen configuration, by task and remedy."""
@@ -106,7 +110,7 @@ class Arena:
         others = {score: self._by(score) for score in CHOICES} if self.log is not None else {}
         for task in data["task"].values:
             for remedy in data["remedy"].values:
-                own = data.sel(task=task, remedy=remedy)
+                own = self.scores(task, remedy)
                 scores = own["ood_r2"].values
                 if not np.isfinite(scores).any():
                     continue

@@ -129,7 +129,7 @@ def _dataset(
         {name: (("remedy", "seed"), [[one[name] for one in own] for own in scored.values()]) for name in names},
         {"remedy": list(specs), "seed": [run.spec.seed for run in runs[PLAIN]]},
     )
-    data["images"] = "remedy", [float(len(spec.task.training_values(spec.seed))) for spec in specs.values()]
+    data["images"] = "remedy", [float(spec.task.training_images(spec.seed)) for spec in specs.values()]
     data["settings"] = "remedy", [spec.model_dump_json(exclude={"seed"}) for spec in specs.values()]
     data["control"] = "control", list(controls)
     data["controls"] = "control", list(controls.values())

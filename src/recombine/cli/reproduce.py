@@ -199,6 +199,10 @@ def report(
     from recombine.arena.protocol import FILE
 
     if (folder / FILE).is_file():
+        others = {"store": store, "arena": arena, "reference": reference, "marker_auroc": marker_auroc, "paper": paper}
+        for name, value in others.items():
+            if value is not None:
+                raise InvalidValue(name, str(value), "omitted for a folder written by arena")
         write_results(folder, out or folder, write or [])
         return say(f"arena: {out or folder}")
     if marker_auroc is not None:

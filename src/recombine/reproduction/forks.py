@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import signal
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import suppress
 from multiprocessing.connection import Connection, wait
+from threading import Thread
 from typing import Any
 
 
 def in_forks(
     jobs: Mapping[str, Callable[[], Any]], count: int, begin: Callable[[str], None] = lambda name: None
-) -> Iterator[tuple[str, Any]]:
+) -> Generator[tuple[str, Any]]:
     """Yield the name and the result of every function as it finishes; each is called in a fork, `count` at once.
 
     Forks share imported modules and decoded Datasets, which take new processes seconds each, and matplotlib may only be
@@ -63,6 +65,10 @@ def _started(job: Callable[[], Any]) -> tuple[Connection, Any]:
 def _send(job: Callable[[], Any], theirs: Connection) -> None:
     """Send the result of a function to the parent process, or nothing if it fails."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the parent, too, which ends its children
+    sys.stdout, sys.stderr = sys.__stdout__, sys.__stderr__  # not a progress bar's, whose lock may be held for ever
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    Thread(target=lambda: (wait([parent.sentinel]), os._exit(1)), daemon=True).start()  # if the parent is killed
     if torch := sys.modules.get("torch"):
         torch.set_num_threads(1)  # GNU's OpenMP hangs in a fork of a process that has used several threads
     if pyplot := sys.modules.get("matplotlib.pyplot"):

@@ -12,7 +12,7 @@ import json
 import os
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from datetime import UTC, datetime
 from functools import partial
 from importlib import import_module
@@ -146,13 +146,14 @@ def reproduce(
     }
     if measured and (processes or 1) > 1:
         import_module("torch._dynamo")  # as the first derivative does, in seconds: here instead of in every fork
-    for name, dataset in in_forks(measured, processes or 1):
-        results.remove(replaced)
-        results.save(name, dataset, prints[name])
-        replaced = []
-        say(f"measured {name} in {dataset.attrs['measuring_seconds']:.1f} s")
-        results.note_runs(name, list(own[name].values()))
-        results.note(wall_seconds=round(spent + time.perf_counter() - began, 1))
+    with closing(in_forks(measured, processes or 1)) as finished:
+        for name, dataset in finished:
+            results.remove(replaced)
+            results.save(name, dataset, prints[name])
+            replaced = []
+            say(f"measured {name} in {dataset.attrs['measuring_seconds']:.1f} s")
+            results.note_runs(name, list(own[name].values()))
+            results.note(wall_seconds=round(spent + time.perf_counter() - began, 1))
     for name in own.keys() - measured.keys():
         results.note_runs(name, list(own[name].values()))
     results.note(wall_seconds=round(spent + time.perf_counter() - began, 1))

@@ -18,6 +18,7 @@ from functools import cached_property
 from itertools import combinations
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Never, Self
 
+import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
 from pydantic import BeforeValidator, Field, PrivateAttr, SerializeAsAny, model_validator
@@ -277,6 +278,11 @@ class Task(Variant):
         """Raise an error unless rows have one value for each factor."""
         if values.shape[1] != len(self.grid.factors):
             raise InvalidValue("values", values, f"rows with one value for each of {listed(self.grid.names)}")
+
+    def training_images(self, seed: int) -> int:
+        """Return the number of distinct images in the training set for a seed."""
+        rows = self.training_values(seed).nan_to_num(nan=torch.inf).numpy()  # NaN is not equal to itself
+        return len(np.unique(rows, axis=0))
 
     def training_values(self, seed: int) -> Float[Tensor, "row factor"]:
         """Return the training set for a seed, with one row per example in an epoch."""

@@ -133,6 +133,7 @@ let observer;
 
 function watch() {
   const again = () => { for (const redraw of redraws) redraw(); };
+  window.addEventListener("resize", again); // also when the page is zoomed, or moved to a denser screen
   window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
     colours.clear();
     again();
