@@ -102,6 +102,14 @@ def test_the_box_soon_fills_with_stripes(shown):
     assert latest["step"] < STEPS
 
 
+def test_the_map_has_the_colours_of_its_key(shown):
+    """Of points that are not known yet, in light and in dark."""
+    for scheme, colour in (("light", [233, 237, 242]), ("dark", [38, 45, 54])):
+        page = shown(color_scheme=scheme)
+        pen = "document.getElementById('training-map').getContext('2d')"
+        assert page.evaluate(f"[...{pen}.getImageData(2, 2, 1, 1).data].slice(0, 3)") == colour
+
+
 def test_starts_pauses_goes_on_and_resets_by_keyboard(shown):
     page = shown()
     page.locator("#training-run").focus()

@@ -130,6 +130,7 @@ TASK = rc.SpriteTask(
 )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_denoiser_learns_kept_combinations():
     """Of 8 × 8 places, within seconds (R² 0.82, all right); with more steps samples become better."""
     task = rc.BumpTask(size=8, encoding="onehot", training="draws:320")
