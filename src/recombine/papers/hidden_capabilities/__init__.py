@@ -54,6 +54,7 @@ def arms_of(network: str) -> dict[str, RunSpec]:
     arms = {
         "numbers": plain.replace(task=task(NUMBERS)),
         "one-hot": plain,
+        "whole grid": plain.replace(task=plain.task.replace(region="whole")),
         "isolated": plain.with_remedy("isolated"),
         **{name: plain.replace(decoder=decoder.replace(renderer=own)) for name, own in RENDERERS.items()},
     }
