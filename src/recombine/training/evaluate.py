@@ -55,7 +55,11 @@ class Evaluator:
         self.sample = None if whole else stratified_sample(task.held_out, points, seed, task.present)
         self.points = task.grid.points if self.sample is None else task.grid.rows(self.sample)
         bytes_needed = len(self.points) * (DistinctExamples(task, self.points).row_bytes + self.points[0].nbytes)
-        self._kept = self._rendered(self.points, device) if bytes_needed <= KEPT_BYTES[device.type] else None
+        self._kept = (
+            self._rendered(self.points, device)
+            if bytes_needed <= KEPT_BYTES.get(device.type, KEPT_BYTES["cpu"])
+            else None
+        )
         self.compared, self.targets = self._targets()
         blank = task.blank.to(device)
         self.blank = torch.cat([squared_error(blank.expand_as(goal), goal) for _, goal, _ in self.chunks()]).cpu()
