@@ -13,10 +13,10 @@ needs_axe = pytest.mark.skipif(not AXE.is_file(), reason="axe-core is not instal
 @pytest.fixture(scope="session")
 def browser():
     """Chromium, before anything is prepared for it: where there is none, tests are skipped at once."""
-    chromium = shutil.which("chromium")
+    chromium = shutil.which("chromium-headless-shell") or shutil.which("chromium")
     if chromium is None and "CI" not in os.environ:
         pytest.skip("Chromium is not installed; continuous integration has it")
-    assert chromium, "browser tests need Chromium; .ci/run installs Debian's"
+    assert chromium, "browser tests need Chromium; .ci/run installs it"
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
