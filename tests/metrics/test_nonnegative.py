@@ -77,13 +77,25 @@ def test_weights_known_answers():
     assert nonnegative_weights(torch.zeros(5, 0, 0), torch.zeros(5, 0)).shape == (5, 0)
 
 
-def test_what_pivoting_leaves_open_is_finished_by_descent(monkeypatch):
+def test_what_pivoting_leaves_open_is_solved_one_by_one(monkeypatch):
     columns, signals = noise(6, 8, 30), noise(6, 30, seed=2)
     before = fast_explained(columns, signals)
     monkeypatch.setattr(solver, "PIVOTS", 1)
     assert torch.allclose(fast_explained(columns, signals), before, atol=1e-8, rtol=0)
-    monkeypatch.setattr(solver, "SWEEPS", 0)
+    monkeypatch.setattr(solver, "_one_by_one", lambda gram, targets: torch.zeros_like(targets))
     assert (before - fast_explained(columns, signals)).max() > 1e-3  # one round is too few
+
+
+def test_weights_of_memories_that_are_nearly_dependent_satisfy_the_conditions():
+    """Broad bumps on a line, of which many sums are nearly the same; coordinate descent would stop too early."""
+    bumps = torch.exp(-((torch.arange(24.0)[:, None] - torch.arange(24.0)) ** 2) / 8).double()
+    targets = noise(200, 24, seed=5).abs() @ bumps + 0.1 * noise(200, 24, seed=6)
+    gram, products = (bumps @ bumps.mT).expand(200, 24, 24), targets @ bumps
+    weights = nonnegative_weights(gram, products)
+    gradient = (gram @ weights[..., None])[..., 0] - products
+    assert weights.min() >= 0
+    assert gradient.min() > -1e-5
+    assert (gradient * weights).abs().max() < 1e-5
 
 
 # -- memories ------------------------------------------------------------------------------------------------------

@@ -49,7 +49,8 @@ def schmidt_spectrum(
     """
     refuse_not_finite("gram", gram)
     pairs, sizes = over_pairs(gram, shape)
-    values = torch.linalg.svdvals(pairs.unflatten(-1, sizes))
+    # a GPU takes several times as long for singular values of matrices of this size
+    values = torch.linalg.svdvals(pairs.unflatten(-1, sizes).cpu()).to(gram.device)
     return values / values.norm(dim=-1, keepdim=True)
 
 
