@@ -80,6 +80,11 @@ def aligned(columns: Mapping[str, Sequence[str]], left: Collection[str] = ()) ->
     return ["  ".join(row).rstrip() for row in zip(*padded, strict=True)]
 
 
+def number(value: float, form: str = ".2f") -> str:
+    """Return a number with a minus sign: `−0.50`."""
+    return f"{value:{form}}".replace("-", "−")
+
+
 def counted(count: int, noun: str) -> str:
     """Return a count with its noun: `1 run`, `2 runs`."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

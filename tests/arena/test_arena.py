@@ -176,6 +176,15 @@ def test_a_remedy_of_ones_own_is_tuned_over_as_many_configurations():
             PROTOCOL.part(**wrong)
 
 
+def test_a_network_that_diverged_counts_as_the_lowest_score(result):
+    scores = result.data["ood_r2"].copy(deep=True)
+    scores.loc[{"task": "bump", "remedy": "mixup"}] = [0.5, 0.5, np.nan]
+    log = result.log.assign(test=np.where(result.log["remedy"] == "mixup", np.nan, result.log["test"]))
+    rows = Arena(result.data.assign(ood_r2=scores), log).table().set_index(["task", "remedy"])
+    assert rows.loc[("bump", "mixup"), "held out"] == pytest.approx(0.0)
+    assert rows.loc[("bump", "mixup"), "by test score"] == -1
+
+
 def test_the_command_registers_runs_and_refuses_another_protocol(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr("recombine.arena.PROTOCOL", TINY)
     out = tmp_path / "arena"
@@ -192,7 +201,8 @@ def test_the_command_registers_runs_and_refuses_another_protocol(tmp_path, capsy
     assert set(json.loads((out / "chosen.json").read_text())["bump"]) == {PLAIN, "isolated"}
     evidence = Evidence.open(out)
     assert evidence == Evidence.of(Arena.open(out, ["bump"]), TINY.part(["bump"]))
-    assert set(evidence.held_out["bump"]) == set(evidence.inner["bump"]) == {PLAIN, "isolated"}
+    assert set(evidence.held_out["bump"]) == {PLAIN, "isolated"}
+    assert evidence.inner == {"bump": {}}  # too few steps
     code, _, err = captured(words.replace("--remedy isolated", "--remedy mixup"), capsys)
     assert (code, "these tasks and remedies" in err) == (2, True)
 

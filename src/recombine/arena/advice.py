@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from recombine.arena.protocol import CEILING, FILE, PLAIN, Protocol
-from recombine.arena.result import Arena
-from recombine.console import counted
+from recombine.arena.result import LOWEST, MOST, Arena
+from recombine.console import counted, number
 from recombine.errors import listed
 from recombine.files import read_given
 from recombine.reproduction.figures import FigureSpec, Section
@@ -29,7 +29,7 @@ MOST_NAMED = 6
 
 
 def _score(value: float) -> str:
-    return f"{max(value, -1.0):.2f}".replace("-", "−")
+    return number(max(value, LOWEST))
 
 
 def _rows(arena: Arena) -> tuple[pandas.DataFrame, pandas.DataFrame]:
@@ -44,9 +44,9 @@ def in_brief(arena: Arena) -> str:
     remedies, baselines = _rows(arena)
     lines = []
     for task, own in remedies.groupby("task", sort=False):
-        composing = own[own["compose"] >= 0.5].head(MOST_NAMED)
+        composing = own[own["compose"] > MOST].head(MOST_NAMED)
         names = [f"`{name}` ({_score(value)})" for name, value in zip(*_best(composing), strict=True)]
-        if (more := int((own["compose"] >= 0.5).sum()) - len(names)) > 0:
+        if (more := int((own["compose"] > MOST).sum()) - len(names)) > 0:
             names.append(f"{more} more")
         said = f"most seeds compose with {listed(names)}" if names else "no remedy makes most seeds compose"
         (best, *_), (value, *_) = _best(own)
@@ -82,7 +82,7 @@ def matrix(arena: Arena) -> str:
                 if row is None
                 else f"{_score(row['held out'])} [{_score(row['95 % low'])}, {_score(row['95 % high'])}]"
             )
-            shown.append(f"**{text}**" if row is not None and row["compose"] >= 0.5 else text)
+            shown.append(f"**{text}**" if row is not None and row["compose"] > MOST else text)
         own = cells.loc[name]
         plain = cells.loc[PLAIN]["seconds"]
         times = (own["seconds"] / plain.reindex(own.index)).mean()

@@ -1,8 +1,8 @@
 """What the arena's results say about a new task, and what such predictions are worth.
 
 The effect of a remedy is its R² on held-out combinations less that of the plain decoder. It is predicted as the mean
-over the arena's tasks, weighted by how alike the measured assumptions are. Leaving out one task at a time shows whether
-a remedy for each task loses less, against the best one of the task, than the same remedy for all.
+over the arena's tasks, weighted by how similar the measured assumptions are. Leaving out one task at a time shows
+whether a remedy for each task loses less, against the best one of the task, than the same remedy for all.
 """
 
 from __future__ import annotations
@@ -16,29 +16,23 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from pydantic import Field
 
-from recombine.arena.assumptions import ASSUMPTIONS, measured
-from recombine.arena.protocol import CEILING, FILE, PLAIN, Protocol
-from recombine.arena.result import LOWEST, SCORES, Arena
+from recombine.arena.assumptions import ASSUMPTIONS, inner_holdout, measured
+from recombine.arena.protocol import PLAIN, ArenaTask, Protocol, Rule
+from recombine.arena.result import Arena, clipped
 from recombine.errors import InvalidValue
 from recombine.files import read_given
 from recombine.records import Frozen
-from recombine.remedies import REMEDIES
-from recombine.reproduction.intervals import TRIM, Interval, Resampled, TrimmedMean
+from recombine.reproduction.intervals import CONFIDENCE, Interval, TrimmedMean
 
 if TYPE_CHECKING:
     import pandas
 
 EVIDENCE = "evidence.json"
 """The evidence in a results folder, and in this package once the arena's results are committed."""
-HOLDS = 0.5
-"""An assumption fails if it explains less than this share."""
-SIMILAR = 0.25
-"""Root mean square difference of assumptions at which a task's weight is 61 % of that of an equal task."""
-DRAWS = 2000
+RANGE = 2.0
+"""The largest effect, since scores lie between −1 and 1."""
 PRESCRIBED, BROADCAST, AVERAGE = "prescribe", "broadcast", "best on average"
 """Strategies that are validated: a remedy for each task, and two that have the same for all."""
-TRIED, ERRORS = 2, 2.0
-"""Remedies that are tried, and standard errors by which one has to be better than the plain decoder."""
 
 
 class Evidence(Frozen):
@@ -57,35 +51,40 @@ class Evidence(Frozen):
     held_out: dict[str, dict[str, list[float]]]
     """R² on held-out combinations, by task, remedy and seed."""
     inner: dict[str, dict[str, list[float]]] = Field(default_factory=dict)
-    """R² on the second hold-out in tuning, by seed: what a trial would have shown."""
+    """R² on the second hold-out in tuning, by seed, of the chosen configurations that learnt: what a trial shows."""
     images: dict[str, str] = Field(default_factory=dict)
     """Key of each task's images: tasks that differ only in the hold-out share it."""
     seconds: dict[str, dict[str, float]] = Field(default_factory=dict)
     """Training time of one network."""
+    rule: Rule = Rule()
+    """How a remedy is prescribed."""
 
     @classmethod
     def of(cls, arena: Arena, protocol: Protocol) -> Self:
-        """Return an arena's results; assumptions are measured on the second hold-outs of its tasks."""
+        """Return an arena's results; assumptions are measured as those of any other task."""
+        rule = protocol.prescription
         fields: dict[str, Any] = {"assumptions": {}, "held_out": {}, "inner": {}, "images": {}, "seconds": {}}
         for task, chosen in arena.chosen.items():
-            known = measured(protocol.tasks[task].tuning.task)
+            base = protocol.tasks[task].base
+            known = measured(ArenaTask(base=base, inner=inner_holdout(base.task)).tuning.task, rule.rank)
             fields["assumptions"][task] = {name: own if np.isfinite(own) else None for name, own in known.items()}
-            fields["images"][task] = protocol.tasks[task].base.task.rendering_key
-            data = {name: arena.scores(task, name) for name in chosen if name != CEILING}
-            fields["held_out"][task] = {name: clipped(own["ood_r2"].values).tolist() for name, own in data.items()}
+            fields["images"][task] = base.task.rendering_key
+            data = {name: arena.scores(task, name) for name in chosen}
+            fields["held_out"][task] = {name: clipped(own["ood_r2"]).tolist() for name, own in data.items()}
             fields["seconds"][task] = {name: float(own["seconds"].mean()) for name, own in data.items()}
             if arena.log is not None:
-                log = arena.log[arena.log["task"] == task].groupby(["remedy", "configuration"])["inner"]
-                own = {name: clipped(values).tolist() for (name, k), values in log if chosen.get(name) == k}
-                fields["inner"][task] = own
-        return cls(**fields)
+                groups = arena.log[arena.log["task"] == task].groupby(["remedy", "configuration"])
+                logs = {name: log for (name, number), log in groups if chosen.get(name) == number}
+                if PLAIN in logs:
+                    able = {
+                        name: clipped(log["inner"]).tolist() for name, log in logs.items() if learnt(log["id"], rule)
+                    }
+                    fields["inner"][task] = able
+        return cls(**fields, rule=rule)
 
     @classmethod
     def open(cls, folder: str | os.PathLike[str]) -> Self:
-        """Return the evidence in a folder written by `recombine arena`, or in one that has only the evidence."""
-        if (Path(folder) / SCORES).is_dir():
-            protocol = Protocol.from_json(read_given(Path(folder) / FILE, "arena").decode())
-            return cls.of(Arena.open(Path(folder), protocol.tasks), protocol)
+        """Return the evidence in a folder written by `recombine arena`."""
         if not (file := Path(folder) / EVIDENCE).exists():
             raise InvalidValue("arena", str(folder), "a folder written by 'recombine arena'")
         return cls.from_json(read_given(file, "arena").decode())
@@ -108,28 +107,31 @@ class Evidence(Frozen):
     def effect(self, remedy: str, assumptions: Mapping[str, float | None]) -> Interval | None:
         """Return the predicted effect of a remedy, or None if no task has it.
 
-        The interval is a bootstrap over tasks, by their weights, and seeds: of as many tasks as the weights are worth.
+        The interval is one for a new task: its width is that of the effects over tasks, and as many tasks count as
+        the weights are worth.
         """
+        from scipy.special import stdtrit
+
         found = [task for task, own in self.held_out.items() if {remedy, PLAIN} <= set(own)]
         if not found:
             return None
-        weights = np.array([self._weight(assumptions, self.assumptions[task]) for task in found])
-        weights, random = weights / weights.sum(), np.random.default_rng(0)
-        effects, drawn = list[float](), np.empty((len(found), DRAWS))
-        for number, task in enumerate(found):
-            own, plain = (np.array(self.held_out[task][name]) for name in (remedy, PLAIN))
-            effects.append(TrimmedMean.of(own).value - TrimmedMean.of(plain).value)
-            drawn[number] = _resampled(own, random) - _resampled(plain, random)
-        chosen = random.choice(len(found), (DRAWS, round(1 / float(weights @ weights))), p=weights)
-        means = drawn[chosen, random.integers(DRAWS, size=chosen.shape)].mean(axis=1)
-        return Resampled(float(weights @ effects), tuple(means), len(found)).interval()
+        weights = np.array([self.similarity(task, assumptions) for task in found])
+        weights, means = weights / weights.sum(), [self.means(task) for task in found]
+        effects = np.array([own[remedy] - own[PLAIN] for own in means])
+        mean, lost = float(weights @ effects), float(weights @ weights)
+        half, worth = 2 * RANGE, 1 / lost
+        if worth > 1.5:  # tasks; a variance needs two
+            variance = float(weights @ np.square(effects - mean)) / (1 - lost)
+            half = -float(stdtrit(worth - 1, (1 - CONFIDENCE) / 2)) * np.sqrt(variance * (1 + lost))
+        low, high = np.clip([mean - half, mean + half], -RANGE, RANGE)
+        return Interval(mean, float(low), float(high), len(found))
 
-    @staticmethod
-    def _weight(*assumptions: Mapping[str, float | None]) -> float:
-        """Return how much alike two tasks are, by the assumptions that could be measured on both."""
-        values = np.array([[own.get(name) for name in ASSUMPTIONS] for own in assumptions], dtype=float)
-        apart = np.square(np.diff(np.clip(values, 0, 1), axis=0))
-        return float(np.exp(-(np.nanmean(apart) if np.isfinite(apart).any() else 1.0) / (2 * SIMILAR**2)))
+    def similarity(self, task: str, assumptions: Mapping[str, float | None]) -> float:
+        """Return how similar a task is, by the assumptions that could be measured on both, from 0 to 1."""
+        values = [[own.get(name) for name in ASSUMPTIONS] for own in (assumptions, self.assumptions[task])]
+        squares = np.square(np.diff(np.clip(np.array(values, dtype=float), 0, 1), axis=0))
+        distance = np.nanmean(squares) if np.isfinite(squares).any() else 1.0
+        return float(np.exp(-distance / (2 * self.rule.similar**2)))
 
     def best_on_average(self) -> str:
         """Return the remedy with the highest mean R² over tasks, of those that every task has."""
@@ -139,20 +141,25 @@ class Evidence(Frozen):
     def prescribed(self, task: str, *, trial: bool = True) -> str:
         """Return the remedy that would be prescribed for a task from the results on tasks with other images.
 
-        With a trial, the best two compete with the plain decoder on the second hold-out, if tuning has a log.
+        With a trial, the best two compete with the plain decoder on the second hold-out in tuning.
         """
-        known, inner = self.assumptions[task], self.inner.get(task, {})
-        left = [name for name in self.held_out[task] if not failing(assumed(name), known)]
-        others = self.others(task)
+        known, others = self.assumptions[task], self.others(task)
+        left = [name for name in self.held_out[task] if not self.rule.failing(name, known)]
         effects = {name: own.value for name in left if (own := others.effect(name, known)) is not None}
         best = sorted(effects, key=lambda name: -effects[name])
-        tried = [name for name in best if name != PLAIN][:TRIED]
-        if trial and {*tried, PLAIN} <= {*inner}:
-            return best_tried({name: inner[name] for name in (*tried, PLAIN)})
+        if trial and task in self.inner:
+            tried = [name for name in best if name != PLAIN][: self.rule.tried]
+            inner = self.inner[task]
+            return best_tried({name: inner[name] for name in (PLAIN, *tried) if name in inner}, self.rule)
         return best[0] if best else PLAIN
 
+    @property
+    def has_trials(self) -> bool:
+        """Whether tuning, which shows what a trial would have shown, is known for every task."""
+        return set(self.inner) == set(self.held_out)
+
     def others(self, task: str) -> Evidence:
-        """Return the results on tasks with other images, of the remedies that were tried on this one."""
+        """Return the results on tasks with other images, of the remedies that this one has."""
         twins = {name for name in self.held_out if name == task or self.images.get(name, name) == self.images.get(task)}
         return self.part({*self.held_out} - twins, self.held_out[task])
 
@@ -176,19 +183,17 @@ class Evidence(Frozen):
         return pandas.DataFrame.from_dict(rows, orient="index") if rows else None
 
 
-def best_tried(trial: Mapping[str, Sequence[float]]) -> str:
-    """Return the best of the remedies that gain more than seeds vary in a trial, or the plain decoder if none does."""
-    gains = {name: np.subtract(own, trial[PLAIN]) for name, own in trial.items() if name != PLAIN}
-    doubts = {name: ERRORS * own.std(ddof=1) / len(own) ** 0.5 if len(own) > 1 else 0.0 for name, own in gains.items()}
-    better = [name for name, own in gains.items() if own.mean() > doubts[name]]
-    return max(better, key=lambda name: gains[name].mean(), default=PLAIN)
+def best_tried(trial: Mapping[str, Sequence[float]], rule: Rule, than: str = PLAIN) -> str:
+    """Return the best remedy of those that are better in a trial than another, seed by seed, or that one if none is.
 
-
-def _resampled(scores: np.ndarray, random: np.random.Generator) -> np.ndarray:
-    """Return trimmed means of seeds drawn with replacement."""
-    from scipy.stats import trim_mean
-
-    return np.asarray(trim_mean(random.choice(scores, (DRAWS, len(scores))), TRIM, axis=1))
+    If the other did not learn, and so is not in the trial, the best remedy is returned.
+    """
+    if than not in trial:
+        return max(trial, key=lambda name: np.mean(trial[name]), default=than)
+    gains = {name: TrimmedMean.of(np.subtract(own, trial[than])) for name, own in trial.items() if name != than}
+    most = rule.error_rate / max(len(gains), 1)
+    better = [name for name, own in gains.items() if (own.tail(0) <= most if own.networks > 1 else own.value > 0)]
+    return max(better, key=lambda name: gains[name].value, default=than)
 
 
 def regrets(validation: pandas.DataFrame) -> dict[str, float]:
@@ -197,17 +202,6 @@ def regrets(validation: pandas.DataFrame) -> dict[str, float]:
     return {name: value for name, value in means.items() if np.isfinite(value)}
 
 
-def clipped(scores: Any) -> np.ndarray:
-    """Return scores as in the arena's table; those of networks that diverged are the lowest."""
-    return np.clip(np.nan_to_num(np.asarray(scores, dtype=float), nan=LOWEST, neginf=LOWEST), LOWEST, 1)
-
-
-def assumed(remedy: str) -> tuple[str, ...]:
-    """Return what a remedy assumes, given by name, with or without settings."""
-    name = remedy.partition(":")[0]
-    return REMEDIES[name].assumes if name in REMEDIES else ()
-
-
-def failing(assumes: Collection[str], assumptions: Mapping[str, float | None]) -> list[str]:
-    """Return what fails of the assumptions, rounded as they are shown; what cannot be tested does not."""
-    return [name for name in assumes if (value := assumptions.get(name)) is not None and round(value, 2) < HOLDS]
+def learnt(kept: Any, rule: Rule) -> bool:
+    """Return whether networks have learnt the kept images, by R² there."""
+    return TrimmedMean.of(clipped(kept)).value >= rule.learnt

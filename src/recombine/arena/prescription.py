@@ -15,34 +15,23 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from recombine.arena.assumptions import inner_holdout, measured
-from recombine.arena.evidence import (
-    AVERAGE,
-    BROADCAST,
-    HOLDS,
-    PRESCRIBED,
-    TRIED,
-    Evidence,
-    assumed,
-    best_tried,
-    clipped,
-    failing,
-    regrets,
-)
-from recombine.arena.protocol import PLAIN, ArenaTask
+from recombine.arena.evidence import AVERAGE, BROADCAST, PRESCRIBED, Evidence, best_tried, learnt, regrets
+from recombine.arena.protocol import PLAIN, ArenaTask, Rule
+from recombine.arena.result import clipped
 from recombine.arena.scores import Scorer
 from recombine.comparison import compare
-from recombine.console import aligned, counted
+from recombine.console import aligned, counted, number
 from recombine.errors import InvalidValue, listed
 from recombine.remedies import REMEDIES, Remedy
 from recombine.reproduction.intervals import TrimmedMean
 from recombine.specs import RunSpec
 from recombine.store import Store
+from recombine.tasks import Task
 
 if TYPE_CHECKING:
     import pandas
 
-LEARNT = 0.9
-"""Least R² on kept images of a decoder that has learnt them."""
+LEFT_OUT = "left out because"
 
 
 @dataclass(frozen=True)
@@ -54,8 +43,9 @@ class Prescription:
     assumptions
         How well each holds on the inner hold-out, from 0 or less to 1; NaN if kept images cannot test it.
     table
-        Remedies that fit the decoder, the best first: predicted effect with its interval, training time over that of
-        the plain decoder, training images, privileges, and why some are left out.
+        Remedies that fit the decoder, the best first: predicted effect with its interval for a new task and the number
+        of arena tasks it is from, training time over that of the plain decoder, training images, privileges, why some
+        are left out, what each assumes and a plain decoder does not, and how well the least of these holds (`fit`).
     trial
         R² on the inner hold-out by seed, of the tried remedies and the plain decoder; None without a trial.
     validation
@@ -69,9 +59,9 @@ class Prescription:
     --------
     >>> import recombine as rc
     >>> spec = rc.RunSpec(task=rc.BumpTask(size=10, holdout="corner:7", training="each"), decoder="mlp:width=8:depth=1")
-    >>> result = rc.prescribe(spec, ["multilinear"], seeds=0)
+    >>> result = rc.prescribe(spec, ["coordconv"], seeds=0)
     >>> result.remedy, len(result.table), result.trial
-    ('multilinear', 1, None)
+    ('coordconv', 1, None)
     """
 
     assumptions: Mapping[str, float]
@@ -90,11 +80,11 @@ class Prescription:
             "time": [f"× {value:.2f}" if np.isfinite(value) else "–" for value in table["time"]],
             "training images": [str(value) for value in table["training images"]],
             "knows": [text or "–" for text in table["knows"]],
-            "left out since": list(table["left out"]),
+            LEFT_OUT: list(table["left out"]),
         }
 
     def __repr__(self) -> str:
-        return "\n".join([*aligned(self.cells(), left=("remedy", "knows", "left out since")), *self.sentences])
+        return "\n".join([*aligned(self.cells(), left=("remedy", "knows", LEFT_OUT)), *self.sentences])
 
 
 def prescribe(
@@ -138,8 +128,8 @@ def prescribe(
     --------
     >>> import recombine as rc
     >>> spec = rc.RunSpec(task=rc.BumpTask(size=10, holdout="corner:7", training="each"), decoder="mlp:width=8:depth=1")
-    >>> result = rc.prescribe(spec, ["additive", "multilinear", "isolated"], seeds=0)
-    >>> round(result.assumptions["low rank"], 1)
+    >>> result = rc.prescribe(spec, ["additive", "coordconv", "isolated"], seeds=0)
+    >>> round(result.assumptions["translation"], 1)
     1.0
     >>> result.table["left out"].tolist()
     ['', '', 'additivity fails']
@@ -155,24 +145,24 @@ def prescribe(
     evidence = arena if isinstance(arena, Evidence) else Evidence.open(arena) if arena else Evidence.packaged()
     if evidence is not None:
         evidence = evidence.part(evidence.held_out, {PLAIN, *fitting, *(own.kind for own in fitting.values())})
-    known = measured(tuning.task)
-    table = _table(spec, fitting, known, evidence)
-    left = table["remedy"][table["left out"] == ""].tolist()
+    rule = Rule() if evidence is None else evidence.rule
+    known = measured(tuning.task, rule.rank)
+    table = _table(spec, fitting, known, evidence, rule)
+    left = table[table["left out"] == ""]
     validation = None if evidence is None else evidence.validation(trial=bool(seeds))
-    always = None if evidence is None or validation is None else _always(evidence, regrets(validation))
-    always = next((name for name, own in fitting.items() if always == own.kind), always)  # with the settings given
-    tried = _tried(left, always, predicted=evidence is not None)
-    trial, learnt = None, set[str]()
-    if seeds and tried:
-        trial, learnt, times = _trial(tuning, tried, seeds, store, **options)
-        table["time"] = table["remedy"].map(times).fillna(table["time"])
-    remedy, use = _use(tried, trial, learnt, table) if always is None else (always, f"use {always}")
+    always = None if evidence is None or validation is None else _always(evidence, validation, left["remedy"], fitting)
+    tried = _tried(left, always, rule, all_named=remedies is not None)
+    trial = _trial(tuning, tried, seeds, store, rule, **options) if seeds and tried else None
+    if trial is not None:
+        table["time"] = table["remedy"].map(trial.times).fillna(table["time"])
+    remedy, use = _use(tried, trial, table, rule, always)
+    similar = None if evidence is None else max(evidence.held_out, key=lambda task: evidence.similarity(task, known))
     sentences = (
-        _on_assumptions(known, tuning.task.holdout, len(left), len(table)),
-        _on_trial(tried, trial, learnt, table, 0 if evidence is None else len(evidence.held_out)),
-        _on_use(use, validation, predicted=always is None),
+        _on_assumptions(known, tuning.task.holdout, len(left), len(table), rule),
+        _on_trial(tried, trial, table, similar),
+        _on_use(use, validation, has_trials=bool(seeds) and evidence is not None and evidence.has_trials),
     )
-    return Prescription(known, table, trial, validation, remedy, sentences)
+    return Prescription(known, table, None if trial is None else trial.scores, validation, remedy, sentences)
 
 
 def _tuning(spec: RunSpec, inner: Any) -> RunSpec:
@@ -199,60 +189,78 @@ def _fits(remedy: Remedy, spec: RunSpec) -> bool:
 
 
 def _table(
-    spec: RunSpec, remedies: Mapping[str, Remedy], known: Mapping[str, float], evidence: Evidence | None
+    spec: RunSpec, remedies: Mapping[str, Remedy], known: Mapping[str, float], evidence: Evidence | None, rule: Rule
 ) -> pandas.DataFrame:
     """Return the table of remedies: by effect, then by how well assumptions hold; those that are left out last."""
     import pandas
 
-    rows, fits = [], []
+    rows, images = [], dict[Task, int]()
     for name, own in remedies.items():
-        effect, times, fails = None, list[float](), failing(own.assumes, known)
+        effect, times, fails = None, list[float](), rule.failing(name, known)
         if evidence is not None:
             effect = evidence.effect(name, known) or evidence.effect(own.kind, known)
             times = [task[own.kind] / task[PLAIN] for task in evidence.seconds.values() if {own.kind, PLAIN} <= {*task}]
-        fits.append(min((known[one] for one in _specific(name)), default=0.0 if not own.assumes else -np.inf))
-        value, low, high = (effect.value, effect.low, effect.high) if effect else (np.nan,) * 3
+        if (task := spec.with_remedy(own).task) not in images:
+            images[task] = task.training_images(spec.seed)
+        specific = tuple(one for one in rule.assumed(name) if one != "coverage")  # what a plain decoder does not assume
+        interval = (effect.value, effect.low, effect.high, effect.networks) if effect else (np.nan, np.nan, np.nan, 0)
         rows.append({
-            "remedy": name, "effect": value, "95 % low": low, "95 % high": high,
-            "time": float(np.mean(times)) if times else np.nan,
-            "training images": spec.with_remedy(own).task.training_images(spec.seed),
+            "remedy": name, **dict(zip(("effect", "95 % low", "95 % high", "tasks"), interval, strict=True)),
+            "time": float(np.mean(times)) if times else np.nan, "training images": images[task],
             "knows": ", ".join(own.privileges),
             "left out": " and ".join(fails) + ("" if not fails else " fails" if len(fails) == 1 else " fail"),
+            "assumes": specific,
+            "fit": min((known[one] for one in specific), default=0.0 if not rule.assumed(name) else -np.inf),
         })  # fmt: skip
     table = pandas.DataFrame(rows)
-    order = np.lexsort((-np.nan_to_num(fits), -table["effect"].fillna(-np.inf), table["left out"] != ""))
+    order = np.lexsort((-np.nan_to_num(table["fit"]), -table["effect"].fillna(-np.inf), table["left out"] != ""))
     return table.iloc[order].reset_index(drop=True)
 
 
-def _specific(remedy: str) -> tuple[str, ...]:
-    """Return what a remedy assumes and a plain decoder does not."""
-    return tuple(name for name in assumed(remedy) if name != "coverage")
+def _always(
+    evidence: Evidence, validation: pandas.DataFrame, left: Iterable[str], remedies: Mapping[str, Remedy]
+) -> str | None:
+    """Return the remedy that is better for all tasks than a prescription for each, with the settings given.
 
-
-def _always(evidence: Evidence, lost: Mapping[str, float]) -> str | None:
-    """Return the remedy that is better for all tasks than a prescription for each, or None if prescriptions are."""
+    None if prescriptions are better, or if that remedy is left out.
+    """
+    lost = regrets(validation)
     best = min(lost, key=lambda name: (lost[name], name == PRESCRIBED))
-    return {PRESCRIBED: None, BROADCAST: BROADCAST, AVERAGE: evidence.best_on_average()}[best]
+    name = {PRESCRIBED: None, BROADCAST: BROADCAST, AVERAGE: evidence.best_on_average()}[best]
+    return PLAIN if name == PLAIN else next((own for own in left if name in (own, remedies[own].kind)), None)
 
 
-def _tried(left: Sequence[str], always: str | None, *, predicted: bool) -> list[str]:
-    """Return the first two remedies; without predictions, two that assume different things if possible."""
-    if predicted:
-        return [name for name in dict.fromkeys([always or PLAIN, *left]) if name != PLAIN][:TRIED]
-    firsts: dict[tuple[str, ...], str] = {}
-    for name in left:
-        firsts.setdefault(_specific(name), name)
-    firsts.pop((), None)
-    return list(dict.fromkeys([*firsts.values(), *left]))[:TRIED]
+def _tried(left: pandas.DataFrame, always: str | None, rule: Rule, *, all_named: bool) -> list[str]:
+    """Return the first two remedies and, if remedies are named, those of them about which the arena has no results.
+
+    Without any results, these are two that assume different things, if possible.
+    """
+    is_known = np.isfinite(left["effect"])
+    if is_known.any():
+        others = left["remedy"][~is_known] if all_named else []
+        firsts = list(dict.fromkeys([always or PLAIN, *left["remedy"][is_known]]))
+        return [*[name for name in firsts if name != PLAIN][: rule.tried], *others]
+    first = left[left["assumes"] != ()].drop_duplicates("assumes")["remedy"]
+    return list(dict.fromkeys([*first, *left["remedy"]]))[: rule.tried]
+
+
+@dataclass(frozen=True)
+class _Trial:
+    """A trial: R² on the inner hold-out by seed, what learnt the kept images, and times over the plain decoder's."""
+
+    scores: pandas.DataFrame
+    learnt: set[str]
+    times: Mapping[str, float]
+
+    def best(self, names: Iterable[str], rule: Rule, than: str = PLAIN) -> str:
+        """Return the best of some remedies that learnt."""
+        return best_tried({name: self.scores[name] for name in (than, *names) if name in self.learnt}, rule, than)
 
 
 def _trial(
-    tuning: RunSpec, tried: Sequence[str], seeds: Sequence[int], store: Any, **options: Any
-) -> tuple[pandas.DataFrame, set[str], dict[str, float]]:
-    """Train without the task's hold-out.
-
-    Return R² on the inner hold-out by seed, what learnt the kept images, and times over the plain decoder's.
-    """
+    tuning: RunSpec, tried: Sequence[str], seeds: Sequence[int], store: Any, rule: Rule, **options: Any
+) -> _Trial:
+    """Train without the task's hold-out."""
     import pandas
 
     scorer, result = Scorer(tuning.task), compare(tuning, tried, seeds, store, **options)
@@ -261,81 +269,95 @@ def _trial(
         {name: clipped([one["ood_r2"] for one in own]) for name, own in scores.items()},
         index=pandas.Index(seeds, name="seed"),
     )
-    kept = {name: TrimmedMean.of(clipped([one["id_r2"] for one in own])).value for name, own in scores.items()}
     seconds = result.data["seconds"].mean("seed").to_series()
-    return trial, {name for name, value in kept.items() if value >= LEARNT}, dict(seconds / seconds[PLAIN])
+    able = {name for name, own in scores.items() if learnt([one["id_r2"] for one in own], rule)}
+    return _Trial(trial, able, dict(seconds / seconds[PLAIN]))
 
 
 def _use(
-    tried: Sequence[str], trial: pandas.DataFrame | None, learnt: set[str], table: pandas.DataFrame
+    tried: Sequence[str], trial: _Trial | None, table: pandas.DataFrame, rule: Rule, always: str | None
 ) -> tuple[str, str]:
     """Return the remedy to use, and what to do in words."""
-    plain = "keep the plain decoder"
+    effects = table.set_index("remedy")["effect"]
+    if trial is not None and not trial.learnt:
+        return PLAIN, f"train longer, since no network learnt the kept images (R² below {rule.learnt:g}) in the trial"
+    if always is not None:
+        unknown = [name for name in tried if not np.isfinite(effects[name])]
+        best = always if trial is None else trial.best(unknown, rule, always)
+        if best != always:
+            return best, f"{_advice(best)}, which was better in the trial than {_named(always)}"
+        reason = "since prescriptions do not beat one remedy for all"
+        if trial is not None and (other := trial.best(tried, rule)) != always:
+            reason += f", although the trial speaks for {_named(other)}"
+        return always, f"{_advice(always)}, {reason}"
     if not tried:
-        return PLAIN, plain
+        return PLAIN, _advice(PLAIN)
     if trial is None:
-        effect = table.set_index("remedy")["effect"][tried[0]]
-        if not np.isfinite(effect):
+        if not np.isfinite(effects[tried[0]]):
             return tried[0], f"try {tried[0]} first"
-        return (tried[0], f"use {tried[0]}") if effect > 0 else (PLAIN, plain)
-    if not learnt:
-        return PLAIN, f"train longer, since no network learnt the kept images (R² below {LEARNT:g}) in the trial"
-    best = best_tried({name: own for name, own in trial.items() if name == PLAIN or name in learnt})
+        best = tried[0] if effects[tried[0]] > 0 else PLAIN
+        return best, _advice(best)
+    best = trial.best(tried, rule)
     if best != PLAIN:
-        return best, f"use {best}, which was best in the trial"
-    return PLAIN, f"{plain}, since no remedy gained {'more than seeds vary' if len(trial) > 1 else 'in the trial'}"
+        return best, f"{_advice(best)}, which was best in the trial"
+    reason = "more than seeds vary" if len(trial.scores) > 1 else "in the trial"
+    return PLAIN, f"{_advice(PLAIN)}, since no remedy gained {reason}"
 
 
-def _number(value: float, form: str = ".2f") -> str:
-    return f"{value:{form}}".replace("-", "−")
+def _named(remedy: str) -> str:
+    return "the plain decoder" if remedy == PLAIN else remedy
+
+
+def _advice(remedy: str) -> str:
+    return "keep the plain decoder" if remedy == PLAIN else f"use {remedy}"
 
 
 def _effect(row: Any) -> str:
-    value, low, high = (_number(row[name], "+.2f") for name in ("effect", "95 % low", "95 % high"))
+    value, low, high = (number(row[name], "+.2f") for name in ("effect", "95 % low", "95 % high"))
     return f"{value} [{low}, {high}]" if np.isfinite(row["effect"]) else "–"
 
 
-def _on_assumptions(known: Mapping[str, float], inner: Any, left: int, total: int) -> str:
+def _on_assumptions(known: Mapping[str, float], inner: Any, left: int, total: int, rule: Rule) -> str:
     parts = {
-        "hold": [f"{name} {_number(value)}" for name, value in known.items() if round(value, 2) >= HOLDS],
-        "fail": [f"{name} {_number(known[name])}" for name in failing(known, known)],
+        "hold": [f"{name} {number(value)}" for name, value in known.items() if round(value, 2) >= rule.holds],
+        "fail": [f"{name} {number(value)}" for name, value in known.items() if rule.fails(value)],
         "cannot be tested": [name for name, value in known.items() if np.isnan(value)],
     }
     texts = "; ".join(f"{', '.join(own)} ({verb})" for verb, own in parts.items() if own)
     return f"Measured on kept images, with {inner} as inner hold-out: {texts}; {left} of {total} remedies remain."
 
 
-def _on_trial(
-    tried: list[str], trial: pandas.DataFrame | None, learnt: set[str], table: pandas.DataFrame, tasks: int
-) -> str:
+def _on_trial(tried: Sequence[str], trial: _Trial | None, table: pandas.DataFrame, similar: str | None) -> str:
     if not tried:
         return "There is no remedy to try."
-    effects = {row["remedy"]: _effect(row) for _, row in table.iterrows()}
-    text = (
-        f"Gains in R² predicted from {counted(tasks, 'arena task')} are "
-        f"{' and '.join(f'{effects[name]} with {name}' for name in tried)}"
-        if tasks
-        else "There are no results of the arena from which effects could be predicted, so the choice is by how well "
-        f"assumptions hold: {' and '.join(tried)}"
-    )
+    rows = table.set_index("remedy").loc[list(tried)]
+    known, unknown = rows[rows["tasks"] > 0], list(rows.index[rows["tasks"] == 0])
+    if similar is None or not len(known):
+        text = (
+            "There are no results of the arena from which effects could be predicted, so remedies are ordered by how "
+            f"well their assumptions hold: {' and '.join(tried)}"
+        )
+    else:
+        each = [f"{_effect(row)} with {name} (from {counted(row['tasks'], 'task')})" for name, row in known.iterrows()]
+        text = f"Gains in R² predicted from the arena, whose most similar task is {similar}, are {listed(each)}"
+        text += f", and it has no results on {listed(unknown)}" if unknown else ""
     if trial is None:
         return f"{text} (not tried)."
     reached = []
     for name in (*tried, PLAIN):
         where = "without a remedy" if name == PLAIN else f"with {name}"
-        note = "" if name in learnt else " (which did not learn the kept images)"
-        reached.append(f"{_number(TrimmedMean.of(trial[name]).value)} {where}{note}")
-    return f"{text}; R² on the inner hold-out, with {counted(len(trial), 'seed')}, is {listed(reached)}."
+        note = "" if name in trial.learnt else " (which did not learn the kept images)"
+        reached.append(f"{number(TrimmedMean.of(trial.scores[name]).value)} {where}{note}")
+    return f"{text}; R² on the inner hold-out, with {counted(len(trial.scores), 'seed')}, is {listed(reached)}."
 
 
-def _on_use(use: str, validation: pandas.DataFrame | None, *, predicted: bool) -> str:
+def _on_use(use: str, validation: pandas.DataFrame | None, *, has_trials: bool) -> str:
     advice = use[0].upper() + use[1:]
     if validation is None:
         return f"{advice}."
     lost = regrets(validation)
-    text = f"n {len(validation)} arena tasks, each left out in turn, the mean loss against the best remedy is "
-    texts = {PRESCRIBED: "prescriptions", BROADCAST: "broadcast for all", AVERAGE: "the best on average for all"}
-    text += listed(f"{value:.3f} with {texts[name]}" for name, value in lost.items())
-    if predicted:
-        return f"{advice}: o{text}."
-    return f"O{text}, so prescriptions do not beat one remedy for all: {use} in any case."
+    own = "prescriptions" if has_trials else "prescriptions without a trial"
+    texts = {PRESCRIBED: own, BROADCAST: "broadcast for all", AVERAGE: "the best on average for all"}
+    each = listed(f"{value:.3f} with {texts[name]}" for name, value in lost.items())
+    tasks = counted(len(validation), "arena task")
+    return f"{advice}: on {tasks}, each left out in turn, the mean loss against the best remedy is {each}."

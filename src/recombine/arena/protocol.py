@@ -19,6 +19,7 @@ from recombine.errors import InvalidValue, listed
 from recombine.holdouts import AnyHoldout, Mask
 from recombine.records import Frozen
 from recombine.remedies import REMEDIES
+from recombine.remedies.base import Assumption
 from recombine.specs import Recipe, RunSpec
 from recombine.tasks import BallsTask, BumpsTask, BumpTask, SpriteTask, Task
 
@@ -81,7 +82,43 @@ class ArenaTask(Frozen):
         task, excluded = self.base.task, self.base.task.holdout
         if bool(task.left_out.any()):
             excluded = Mask(points=task.grid.positions(torch.nonzero(task.held_out | task.left_out).flatten()).tolist())
-        return self.base.replace(task=task.replace(excluded=excluded, holdout=self.inner))
+        return self.base.replace(task=task.replace(excluded=excluded, holdout=self.inner, region="kept"))
+
+
+def _assumed() -> dict[str, tuple[Assumption, ...]]:
+    return {name: remedy.assumes for name, remedy in REMEDIES.items()}
+
+
+class Rule(Frozen):
+    """How a remedy is prescribed; registered with the arena, on whose tasks it is validated."""
+
+    holds: float = 0.5
+    """An assumption fails if it explains less than this share."""
+    rank: Annotated[int, Field(ge=2)] = 4
+    """Products whose sum is of low rank: as many as the remedy `multilinear` has."""
+    similar: Annotated[float, Field(gt=0)] = 0.25
+    """Root mean square difference of assumptions at which a task's weight is 61 % of that of an equal task."""
+    tried: int = 2
+    """Remedies that are tried."""
+    error_rate: float = 0.05
+    """Of the tests, over all tried remedies, whether one is better than the plain decoder."""
+    learnt: float = 0.9
+    """Least R² on kept images of a decoder that has learnt them; what has not is never prescribed."""
+    assumes: dict[str, tuple[Assumption, ...]] = Field(default_factory=_assumed)
+    """What each remedy assumes."""
+
+    def assumed(self, remedy: str) -> tuple[Assumption, ...]:
+        """Return what a remedy assumes, given by name, with or without settings."""
+        name = remedy.partition(":")[0]
+        return self.assumes.get(name, REMEDIES[name].assumes if name in REMEDIES else ())
+
+    def failing(self, remedy: str, assumptions: Mapping[str, float | None]) -> list[str]:
+        """Return which assumptions of a remedy fail, rounded as they are shown; what cannot be tested does not."""
+        return [name for name in self.assumed(remedy) if self.fails(assumptions.get(name))]
+
+    def fails(self, value: float | None) -> bool:
+        """Return whether an assumption fails."""
+        return value is not None and round(value, 2) < self.holds
 
 
 class Protocol(Frozen):
@@ -104,6 +141,8 @@ class Protocol(Frozen):
     """Seeds of the chosen configurations."""
     composes: float = 0.9
     """Least R² on held-out and on kept combinations with which a network composes."""
+    prescription: Rule = Rule()
+    """How a remedy is prescribed from the results."""
 
     def part(self, tasks: Iterable[str] = (), remedies: Iterable[str] = ()) -> Protocol:
         """Return the protocol of some tasks and remedies (default: all); the plain decoder is always among them.

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from recombine.arena.protocol import CEILING, GATES, PLAIN
+from recombine.console import number
 from recombine.errors import InvalidValue
 from recombine.manifest import write_into
 from recombine.netcdf import decoded, encoded
@@ -25,6 +26,13 @@ SCORES, TUNING = "scores", "tuning"
 """Folders of a results folder, with a file for every task."""
 LOWEST = -1.0
 """Scores below count as this one, so that a network that is arbitrarily wrong does not decide a mean."""
+MOST = 0.5
+"""Most seeds are more than this share."""
+
+
+def clipped(scores: Any) -> np.ndarray:
+    """Return scores between `LOWEST` and 1; those of networks that diverged are the lowest."""
+    return np.clip(np.nan_to_num(np.asarray(scores, dtype=float), nan=LOWEST, neginf=LOWEST), LOWEST, 1)
 
 
 CHOICES = ("inner", "id", "test")
@@ -36,7 +44,7 @@ def chosen_by(log: pandas.DataFrame, score: str = "inner") -> dict[str, dict[str
     """Return the number of the best configuration by task and remedy: the one with the highest mean over seeds."""
     if score not in CHOICES:
         raise InvalidValue("score", score, f"one of {CHOICES}")
-    means = log.assign(own=log[score].fillna(LOWEST).clip(lower=LOWEST))
+    means = log.assign(own=clipped(log[score]))
     means = means.groupby(["task", "remedy", "configuration"], sort=False)["own"].mean()
     chosen: dict[str, dict[str, int]] = {}
     for (task, remedy), own in means.groupby(level=["task", "remedy"], sort=False):
@@ -62,7 +70,7 @@ class Arena:
     def save(self, folder: Path) -> None:
         """Write the Dataset and the log of each task to a folder."""
         for name in map(str, self.data["task"].values):
-            own = self.data.sel(task=[name]).dropna("remedy", how="all", subset=["ood_r2"])
+            own = self.data.sel(task=[name]).dropna("remedy", how="all", subset=["seconds"])
             write_into(folder / SCORES, {f"{name}.nc": encoded(own)})
             if self.log is not None:
                 log = self.log[self.log["task"] == name].to_csv(index=False)
@@ -76,7 +84,7 @@ class Arena:
 
         parts = [decoded(path.read_bytes()) for name in tasks if (path := folder / SCORES / f"{name}.nc").exists()]
         if not parts:
-            raise InvalidValue("from", str(folder), "a folder with results of the arena")
+            raise InvalidValue("folder", str(folder), "one with results of 'recombine arena'")
         logs = [pandas.read_csv(path) for name in tasks if (path := folder / TUNING / f"{name}.csv").exists()]
         data = xarray.concat(parts, "task", join="outer", fill_value={"settings": ""}, combine_attrs="drop_conflicts")
         return cls(data, pandas.concat(logs) if logs else None)
@@ -111,15 +119,14 @@ class Arena:
         for task in data["task"].values:
             for remedy in data["remedy"].values:
                 own = self.scores(task, remedy)
-                scores = own["ood_r2"].values
-                if not np.isfinite(scores).any():
+                if not own.sizes["seed"]:
                     continue
-                interval = TrimmedMean.of(np.clip(scores, LOWEST, 1)).interval()
+                interval = TrimmedMean.of(clipped(own["ood_r2"])).interval()
                 composes = (own["ood_r2"] >= least) & (own["id_r2"] >= least)
                 rows.append({
                     "task": str(task), "remedy": str(remedy), "held out": interval.value, "95 % low": interval.low,
                     "95 % high": min(interval.high, 1.0), "compose": float(composes.mean()),
-                    "kept": TrimmedMean.of(np.clip(own["id_r2"].values, LOWEST, 1)).value,
+                    "kept": TrimmedMean.of(clipped(own["id_r2"])).value,
                     "accuracy": TrimmedMean.of(own["ood_accuracy"].values).value,
                     "seconds": float(own["seconds"].mean()), "images": int(own["images"]), "knows": privileges(remedy),
                     "gate": GATES.get(str(remedy), "none"),
@@ -135,7 +142,8 @@ class Arena:
     def _by(self, score: str) -> dict[tuple[str, str], float]:
         """Return the test R² in tuning, mean over seeds, of the configurations that a score chooses."""
         assert self.log is not None
-        means = self.log.groupby(["task", "remedy", "configuration"])["test"].mean()
+        log = self.log.assign(test=clipped(self.log["test"]))
+        means = log.groupby(["task", "remedy", "configuration"])["test"].mean()
         chosen = chosen_by(self.log, score)
         return {
             (task, remedy): float(means[task, remedy, k]) for task, own in chosen.items() for remedy, k in own.items()
@@ -165,9 +173,9 @@ class Arena:
                 for column, value in enumerate(line):
                     if np.isfinite(value):
                         share = shares.loc[order[row], tasks[column]] if row < len(order) else 0.0
-                        weight = "bold" if share >= 0.5 else "normal"  # most seeds compose
+                        weight = "bold" if share > MOST else "normal"
                         color = "black" if value > 0.55 else "white"
-                        text = f"{max(value, LOWEST):.2f}".replace("-", "−")
+                        text = number(max(value, LOWEST))
                         ax.text(column, row, text, ha="center", va="center", color=color, weight=weight, size=7)
             ax.axhline(len(order) - 0.5, color="white", linewidth=3)
             ax.set_xticks(range(len(tasks)), tasks)

@@ -116,7 +116,7 @@ def write_results(folder: Path, out: Path, documents: Sequence[Path] = ()) -> No
     from recombine.arena.evidence import EVIDENCE
     from recombine.arena.protocol import FILE, Protocol
 
-    registered = Protocol.from_json(read_given(folder / FILE, "from").decode())
+    registered = Protocol.from_json(read_given(folder / FILE, "folder").decode())
     result = Arena.open(folder, registered.tasks)
     texts = {path: marked_document(path, BLOCKS) for path in documents}
     table, picture = result.table(), io.BytesIO()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from functools import partial
 from typing import Any
 
 from recombine.cli.options import Overwrite, SomePath
@@ -15,12 +16,12 @@ from recombine.manifest import write_into
 from recombine.netcdf import encoded
 from recombine.remedies import REMEDIES
 
-SEEDS = ["32"]
+SEEDS = "32"
 NEEDS_LOW_RANK = ("entropy", "variance")
 """Penalties of one decoder, which the remedy low_rank brings along."""
 
 
-@with_spec_flags
+@partial(with_spec_flags, seeds=SEEDS, remedies="one for each flag")
 def compare(
     *,
     out: SomePath | None = None,
@@ -42,7 +43,7 @@ def compare(
         require_folder(out, "out", overwrite)
     flags = given_flags(values)
     remedies = flags.pop("remedy", [name for name in REMEDIES if name not in NEEDS_LOW_RANK])
-    seeds = parse_seeds(flags.pop("seeds", SEEDS))
+    seeds = parse_seeds(flags.pop("seeds", [SEEDS]))
     base = base_from({"precision": [settings.default_precision()], **flags})
     from recombine.comparison import FEWEST
     from recombine.comparison import compare as engine

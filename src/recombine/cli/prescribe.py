@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated, Any
 
 from cyclopts import Parameter
@@ -14,10 +15,10 @@ from recombine.cli.train import TrainingFlags
 from recombine.console import console, paragraph
 from recombine.errors import InvalidValue
 
-SEEDS = ["4"]
+SEEDS = "4"
 
 
-@with_spec_flags
+@partial(with_spec_flags, seeds=SEEDS, remedies="one for each flag")
 def prescribe(
     module: str | None = None,
     /,
@@ -43,12 +44,13 @@ def prescribe(
     """
     flags = given_flags(values)
     remedies = flags.pop("remedy", None)
-    seeds = parse_seeds(flags.pop("seeds", SEEDS))
+    seeds = parse_seeds(flags.pop("seeds", [SEEDS]))
     if module is not None:
         if "decoder" in flags:
             raise InvalidValue("decoder", flags["decoder"][0], "omitted, since the decoder is given first")
         flags["decoder"] = [known_part(DECODER, module)]
     base = base_from({"precision": [settings.default_precision()], **flags})
+    from recombine.arena.prescription import LEFT_OUT
     from recombine.arena.prescription import prescribe as engine
 
     result = engine(
@@ -56,7 +58,7 @@ def prescribe(
         device=settings.device or "auto", members=settings.members, processes=settings.processes,
         memory=settings.memory, scheduler=settings.scheduler, progress=True,
     )  # fmt: skip
-    left, cells = ("remedy", "knows", "left out since"), result.cells().items()
+    left, cells = ("remedy", "knows", LEFT_OUT), result.cells().items()
     write_table(console(), [Column(name, own, "left" if name in left else "right") for name, own in cells])
     for sentence in result.sentences:
         paragraph(sentence)

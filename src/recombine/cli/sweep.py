@@ -12,7 +12,7 @@ import math
 import re
 import tomllib
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin
 
@@ -47,7 +47,7 @@ PANELS = {
         f"{MORE} fields of encodings, hold-outs and training sets",
     )
 }  # fmt: skip
-SEEDS = "Seeds: a count (8), a range (0..31) or a list (3,5,9). Default: 1."
+SEEDS = "Seeds: a count (8), a range (0..31) or a list (3,5,9)."
 MOST_SEEDS = 100_000
 MOST_RUNS = 1_000_000
 
@@ -91,17 +91,21 @@ def spec_flags() -> list[Flag]:
             full = f"{part}.{name}"
             panel = "Task" if full in COMMON else "Fields of encodings, hold-outs and training sets"
             flags.append(Flag(full, " ".join(texts), "Decoder" if part == "decoder" else panel))
-    flags.append(Flag("remedy", f"{listed(REMEDIES)}; join several with +.", "Recipe"))
+    flags.append(Flag("remedy", listed(REMEDIES), "Recipe"))
     flags.append(Flag("seeds", SEEDS, "Recipe"))
     for name, info in Recipe.model_fields.items():
         flags.append(Flag(name, _text(info), "Recipe"))
     return flags
 
 
-def with_spec_flags(command: Callable[..., None]) -> Callable[..., None]:
+def with_spec_flags(
+    command: Callable[..., None], seeds: str = "1", remedies: str = "join several with +"
+) -> Callable[..., None]:
     """Make the flags of specs parameters of a command with `**values`; cyclopts reads its signature and annotations."""
     own = [p for p in inspect.signature(command, eval_str=True).parameters.values() if p.name != "values"]
-    parameters = [*own, *(flag.parameter() for flag in spec_flags())]
+    more = {"seeds": f" Default: {seeds}.", "remedy": f"; {remedies}."}
+    flags = [replace(flag, help=flag.help + more.get(flag.name, "")) for flag in spec_flags()]
+    parameters = [*own, *(flag.parameter() for flag in flags)]
     command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     command.__annotations__ = {p.name: p.annotation for p in parameters}
     return command
