@@ -10,8 +10,9 @@ from recombine.decoders.base import Interface
 from recombine.diagnosis import diagnose
 from recombine.errors import InvalidValue
 from recombine.factors import Factor, FactorGrid
+from recombine.metrics.plans import Scope, plan_of
 from recombine.metrics.registry import STAGE_METRICS, Column, Need, stage_metric
-from recombine.metrics.sampling import PARTS, SUFFIX, Scope, draw_sub_grids, plan_of, quantile, repeated_estimate
+from recombine.metrics.sampling import PARTS, SUFFIX, draw_sub_grids, quantile, repeated_estimate
 from tests.coloured import ALL, ColouredBumps
 
 GRID = FactorGrid(tuple(Factor(name, 0, 7, 8) for name in ("a", "b", "c")))

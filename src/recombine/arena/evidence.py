@@ -112,11 +112,11 @@ class Evidence(Frozen):
         """
         from scipy.special import stdtrit
 
-        found = [task for task, own in self.held_out.items() if {remedy, PLAIN} <= set(own)]
-        if not found:
+        known = [task for task, own in self.held_out.items() if {remedy, PLAIN} <= set(own)]
+        if not known:
             return None
-        weights = np.array([self.similarity(task, assumptions) for task in found])
-        weights, means = weights / weights.sum(), [self.means(task) for task in found]
+        weights = np.array([self.similarity(task, assumptions) for task in known])
+        weights, means = weights / weights.sum(), [self.means(task) for task in known]
         effects = np.array([own[remedy] - own[PLAIN] for own in means])
         mean, lost = float(weights @ effects), float(weights @ weights)
         half, worth = 2 * RANGE, 1 / lost
@@ -124,7 +124,7 @@ class Evidence(Frozen):
             variance = float(weights @ np.square(effects - mean)) / (1 - lost)
             half = -float(stdtrit(worth - 1, (1 - CONFIDENCE) / 2)) * np.sqrt(variance * (1 + lost))
         low, high = np.clip([mean - half, mean + half], -RANGE, RANGE)
-        return Interval(mean, float(low), float(high), len(found))
+        return Interval(mean, float(low), float(high), len(known))
 
     def similarity(self, task: str, assumptions: Mapping[str, float | None]) -> float:
         """Return how similar a task is, by the assumptions that could be measured on both, from 0 to 1."""

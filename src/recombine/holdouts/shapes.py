@@ -11,7 +11,6 @@ per factor keeps bⁿ + n(N − b)bⁿ⁻¹.
 
 from __future__ import annotations
 
-from itertools import accumulate, pairwise
 from math import ceil
 from typing import Annotated, Any, Literal, Self
 
@@ -22,7 +21,21 @@ from torch import Tensor
 
 from recombine.errors import InvalidValue
 from recombine.factors import LARGEST_GRID, FactorGrid
-from recombine.holdouts.base import CENTER_FRACTION, HOLDOUTS, Holdout, Pattern
+from recombine.holdouts.base import (
+    CENTER_FRACTION,
+    HOLDOUTS,
+    Bound,
+    Holdout,
+    Pattern,
+    along,
+    axes_of,
+    centred,
+    interval,
+    joined,
+    per_factor,
+    within,
+    within_count,
+)
 from recombine.records import ADDED
 
 CORNER_START = 12 / 32
@@ -34,72 +47,7 @@ BAND_FRACTION = 1 / 4
 ROUNDING = 1e-9
 """Tolerance for differences between positions."""
 
-Bound = int | tuple[int, ...]
 Blocks = Annotated[tuple[Annotated[int, Field(ge=1)], ...] | None, ADDED]
-
-
-def axes_of(blocks: tuple[int, ...] | None, grid: FactorGrid) -> list[range]:
-    """Return the axes of each block of consecutive factors; without sizes, every factor is a block."""
-    sizes = blocks or (1,) * len(grid.shape)
-    if sum(sizes) != len(grid.shape):
-        raise InvalidValue("blocks", blocks, f"sizes whose sum is {len(grid.shape)}, the number of factors")
-    ends = list(accumulate(sizes, initial=0))
-    return [range(start, end) for start, end in pairwise(ends)]
-
-
-def per_factor(field: str, bound: Bound | None, grid: FactorGrid) -> tuple[int, ...]:
-    """Return one bound per factor, each inside the grid."""
-    assert bound is not None  # already filled in
-    bounds = bound if isinstance(bound, tuple) else (bound,) * len(grid.shape)
-    if len(bounds) != len(grid.shape):
-        raise InvalidValue(f"holdout.{field}", bound, f"one number, or {len(grid.shape)} (one per factor)")
-    for value, count in zip(bounds, grid.shape, strict=True):
-        if not 0 <= value < count:
-            raise InvalidValue(f"holdout.{field}", bound, f"0 to {count - 1}, inside the grid")
-    return bounds
-
-
-def joined(bounds: list[int]) -> Bound:
-    """Return bounds as one number if all are equal, otherwise as a tuple."""
-    return bounds[0] if len(set(bounds)) == 1 else tuple(bounds)
-
-
-def along(column: Tensor, axis: int, grid: FactorGrid) -> Tensor:
-    """Reshape a vector with one element per value of a factor, so that it broadcasts over the grid."""
-    return column.reshape([-1 if k == axis else 1 for k in range(len(grid.shape))])
-
-
-def within_count(low: tuple[int, ...], high: tuple[int, ...], grid: FactorGrid) -> Int[Tensor, " ..."]:
-    """Return how many coordinates of each point lie within the bounds (inclusive)."""
-    inside = torch.zeros(grid.shape, dtype=torch.int16)
-    for axis, (count, first, last) in enumerate(zip(grid.shape, low, high, strict=True)):
-        positions = torch.arange(count)
-        inside += along((positions >= first) & (positions <= last), axis, grid)
-    return inside
-
-
-def within(low: tuple[int, ...], high: tuple[int, ...], grid: FactorGrid) -> Bool[Tensor, " ..."]:
-    """Return whether each point lies within the bounds in every coordinate."""
-    return within_count(low, high, grid) == len(grid.shape)
-
-
-def interval(
-    pattern: Pattern, grid: FactorGrid, lower: str = "low", upper: str = "high"
-) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Return the lower and upper bounds given by two fields of a hold-out, with one value per factor."""
-    low, high = (per_factor(field, getattr(pattern, field), grid) for field in (lower, upper))
-    if any(a > b for a, b in zip(low, high, strict=True)):
-        raise InvalidValue(f"holdout.{upper}", joined(list(high)), f"at least the lower bound {joined(list(low))}")
-    return low, high
-
-
-def centred(
-    grid: FactorGrid, fraction: float = CENTER_FRACTION, lower: str = "low", upper: str = "high"
-) -> dict[str, Bound]:
-    """Return the bounds, by field name, of a centred box that spans a fraction of every factor."""
-    spans = [max(1, round(fraction * count)) for count in grid.shape]
-    lows = [(count - span + 1) // 2 for count, span in zip(grid.shape, spans, strict=True)]
-    return {lower: joined(lows), upper: joined([low + span - 1 for low, span in zip(lows, spans, strict=True)])}
 
 
 @HOLDOUTS.register

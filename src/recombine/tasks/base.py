@@ -30,7 +30,7 @@ from recombine.factors import Factor, FactorGrid
 from recombine.holdouts import AnyHoldout, Center, Holdout, HoldoutSummary, Nothing, SomeFactors, axes_of
 from recombine.records import ADDED, OPENING, Registry, Variant
 from recombine.streams import stream
-from recombine.tasks.training_sets import AnyTrainingRule, Draws, Each
+from recombine.tasks.training_sets import AnyTrainingRule, Draws, Each, repeated
 
 
 class Examples(NamedTuple):
@@ -298,9 +298,9 @@ class Task(Variant):
             generator = stream(seed, "mixing")
             count = round(len(combined) * self.mixing / (1 - self.mixing))
             if count >= len(alone):
-                alone = _repeated(alone, count, generator)
+                alone = repeated(alone, count, generator)
             else:
-                combined = _repeated(combined, round(len(alone) * (1 - self.mixing) / self.mixing), generator)
+                combined = repeated(combined, round(len(alone) * (1 - self.mixing) / self.mixing), generator)
         return torch.cat([alone, combined])
 
     @cached_property
@@ -396,12 +396,6 @@ class Task(Variant):
         part = self.encoding.of(factor)
         field = "encoding" if part is self.encoding else f"encoding.{factor.name}"
         raise InvalidValue(field, part.kind, allowed)
-
-
-def _repeated(rows: Tensor, count: int, generator: torch.Generator) -> Tensor:
-    """Repeat rows until there are `count`; the last repetition is a random subset."""
-    times, rest = divmod(count, len(rows))
-    return torch.cat([rows.repeat(times, 1), rows[torch.randperm(len(rows), generator=generator)[:rest]]])
 
 
 TASKS: Registry[Task] = Registry("task", Task)

@@ -104,3 +104,9 @@ class Percent(TrainingRule):
 
     def choose(self, available: int, generator: torch.Generator) -> Int[Tensor, " row"]:
         return torch.randperm(available, generator=generator)[: round(available * self.percent / 100)]
+
+
+def repeated(rows: Tensor, count: int, generator: torch.Generator) -> Tensor:
+    """Repeat rows until there are `count`; the last repetition is a random subset."""
+    times, rest = divmod(count, len(rows))
+    return torch.cat([rows.repeat(times, 1), rows[torch.randperm(len(rows), generator=generator)[:rest]]])

@@ -7,7 +7,7 @@ import pytest
 import torch
 from scipy import linalg
 
-from recombine.papers.forced_rendering.rotation import (
+from recombine.papers.forced_rendering.rotation_gap import (
     blend_less_truth,
     edge_images,
     edge_regression,

@@ -11,8 +11,9 @@ import torch
 import xarray
 
 from recombine.papers.forced_rendering import PAPER as DEFAULT
-from recombine.papers.forced_rendering.rotation import gap_edges, gap_of, linear_blend, principal_scores
+from recombine.papers.forced_rendering.rotation import gap_of
 from recombine.papers.forced_rendering.rotation_figure import embeddings
+from recombine.papers.forced_rendering.rotation_gap import gap_edges, linear_blend, principal_scores
 from recombine.sweep import train
 from recombine.tasks.rotation import RotationTask
 from recombine.training import evaluate, scores
