@@ -217,10 +217,10 @@ def test_neighbours_are_run_only_for_metrics_that_need_them(monkeypatch):
 
 
 def test_derivatives_are_checked_once_for_all_sub_grids(monkeypatch):
-    from recombine.diagnosis import running
+    from recombine.diagnosis import geometry
 
-    calls, check = [], running._wrong_derivative
-    monkeypatch.setattr(running, "_wrong_derivative", lambda *given: calls.append(given) or check(*given))
+    calls, check = [], geometry._wrong_derivative
+    monkeypatch.setattr(geometry, "_wrong_derivative", lambda *given: calls.append(given) or check(*given))
     task, module = small_module()
     measured(task, module, points=200, metrics=["volume"])
     assert len(calls) == 1

@@ -14,8 +14,9 @@ from torch import Tensor, nn
 
 from recombine.console import late_bar
 from recombine.diagnosis.calling import Method
+from recombine.diagnosis.geometry import Geometry, exact_geometry
 from recombine.diagnosis.result import OUTPUT_SCORES, Diagnosis, reserved_names
-from recombine.diagnosis.running import MIXED, Geometry, Runner, exact_geometry, running
+from recombine.diagnosis.running import MIXED, Runner, running
 from recombine.diagnosis.scoring import (
     averaged_scores,
     errors_on,

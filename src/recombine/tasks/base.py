@@ -289,8 +289,7 @@ class Task(Variant):
         if self.centers == "real":
             combined = self._real_values(seed)
         else:
-            chosen = self.training.choose(self.available, stream(seed, "training set"))
-            combined = self.available_values(chosen)
+            combined = self.available_values(self.training.choose(self.available, stream(seed, "training set")))
         if not self.isolated:
             return combined
         alone = self.isolated_values()
@@ -325,9 +324,8 @@ class Task(Variant):
 
     def _real_values(self, seed: int) -> Float[Tensor, "row factor"]:
         """Return uniform draws from the region of the continuous domain whose nearest grid points are usable."""
-        count = self.training.count(int(self.usable.sum()))
-        low = torch.tensor([factor.low for factor in self.grid.factors], dtype=torch.float64)
-        high = torch.tensor([factor.high for factor in self.grid.factors], dtype=torch.float64)
+        count = self.training.count(self.available)
+        low, high = torch.tensor([(own.low, own.high) for own in self.grid.factors], dtype=torch.float64).T
         generator, values = stream(seed, "training set"), torch.empty(0, len(low), dtype=torch.float64)
         while len(values) < count:
             draws = low + (high - low) * torch.rand(2 * count, len(low), dtype=torch.float64, generator=generator)
