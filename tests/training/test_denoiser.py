@@ -10,6 +10,7 @@ import recombine as rc
 from recombine.decoders import QUARTER, RENDERER, AdditiveDecoder, Denoiser, LowRank, UNet
 from recombine.decoders.denoiser import Sampler
 from recombine.errors import InvalidValue
+from recombine.remedies import REMEDIES
 from recombine.training import Ensemble, Evaluator, State, fit
 from recombine.training.objective import denoising
 from tests.small import small_spec
@@ -157,6 +158,22 @@ def test_remedies_replace_what_draws_the_codes_of_a_denoiser():
     twice = low.with_remedy("mixup")
     assert twice.decoder == low.decoder
     assert len(twice.penalties) == 3
+
+
+@pytest.mark.parametrize("network", ["unet", "denoiser:turns=2"])
+@pytest.mark.parametrize("remedy", REMEDIES)
+def test_every_remedy_trains_or_is_refused(network, remedy):
+    task = rc.BumpTask(size=6, encoding="onehot")
+    spec = rc.RunSpec(task=task, decoder=f"{network}:width=4:renderer=mlp", recipe=rc.Recipe(steps=2, batch=4))
+    if remedy in ("entropy", "variance"):
+        with pytest.raises(InvalidValue, match="which has no low-rank embeddings"):
+            spec.with_remedy(remedy)
+        return
+    ensemble, state = ensemble_of(spec.with_remedy(remedy))
+    for _ in fit(ensemble, state):
+        pass
+    assert int(state.step) == 2
+    assert bool(state.weights.isfinite().all())
 
 
 def test_a_denoiser_inside_another_decoder_is_refused():

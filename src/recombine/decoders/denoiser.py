@@ -30,7 +30,6 @@ from torch.nn import functional
 
 from recombine.decoders.base import DECODERS, AnyDecoder, DecoderSpec, Interface, StagedDecoder
 from recombine.decoders.ladder import LadderDecoder, Repeat
-from recombine.decoders.low_rank import LowRankDecoder
 
 LEVELS = 3
 """Sizes of an image in the U-Net: whole, half and a quarter; fewer for images of less than 4 pixels."""
@@ -131,15 +130,13 @@ class Sampler(nn.Module):
 
 
 class UNetDecoder(StagedDecoder):
-    """Chain of what the code becomes and the sampler."""
+    """Chain of what the code becomes and the sampler, with the renderer's methods, such as those penalties call."""
 
-    def entropy(self) -> Tensor:
-        """The renderer's entropy, if it has low-rank embeddings."""
-        return cast(LowRankDecoder, self.stages["code"]).entropy()
-
-    def variance(self) -> Tensor:
-        """The renderer's variance, if it has low-rank embeddings."""
-        return cast(LowRankDecoder, self.stages["code"]).variance()
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return super().__getattr__(name)
+        except AttributeError:
+            return getattr(super().__getattr__("stages")["code"], name)
 
 
 class DenoisingDecoder(UNetDecoder):
