@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 import recombine as rc
-from recombine.decoders import QUARTER, RENDERER, AdditiveDecoder, Denoiser, LowRank, UNet
+from recombine.decoders import MLP, QUARTER, AdditiveDecoder, Denoiser, LowRank, UNet
 from recombine.decoders.denoiser import Sampler
 from recombine.errors import InvalidValue
 from recombine.remedies import REMEDIES
@@ -146,14 +146,15 @@ def test_a_denoiser_learns_kept_combinations():
 
 
 def test_remedies_replace_what_draws_the_codes_of_a_denoiser():
-    spec = rc.RunSpec(task=TASK, decoder=SMALL)
-    assert spec.with_remedy("additive").decoder == SMALL.replace(renderer=AdditiveDecoder(base=RENDERER))
+    rendered = SMALL.replace(renderer="mlp")
+    spec = rc.RunSpec(task=TASK, decoder=rendered)
+    assert spec.with_remedy("additive").decoder == SMALL.replace(renderer=AdditiveDecoder(base=MLP()))
     low = spec.with_remedy("low_rank")
     assert isinstance(low.decoder.renderer, LowRank)
     assert [penalty.kind for penalty in low.penalties] == ["entropy", "variance"]
-    assert spec.with_remedy("wider").decoder == SMALL.replace(width=16)
+    assert spec.with_remedy("wider").decoder == rendered.replace(width=16)
     isolated = spec.with_remedy("isolated")
-    assert isolated.decoder == SMALL
+    assert isolated.decoder == rendered
     assert isolated.task.isolated
     twice = low.with_remedy("mixup")
     assert twice.decoder == low.decoder
@@ -174,6 +175,13 @@ def test_every_remedy_trains_or_is_refused(network, remedy):
         pass
     assert int(state.step) == 2
     assert bool(state.weights.isfinite().all())
+
+
+@pytest.mark.parametrize("remedy", ["additive", "broadcast", "low_rank", "interaction", "dropout"])
+def test_remedies_that_replace_the_decoder_need_a_renderer(remedy):
+    with pytest.raises(InvalidValue, match=f"renderer must be given for remedy {remedy}, which replaces the decoder"):
+        rc.RunSpec(task=TASK, decoder=SMALL).with_remedy(remedy)
+    assert rc.RunSpec(task=TASK, decoder=SMALL).with_remedy("mixup").decoder == SMALL
 
 
 def test_a_denoiser_inside_another_decoder_is_refused():

@@ -29,7 +29,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from recombine.decoders.base import DECODERS, AnyDecoder, DecoderSpec, Interface, StagedDecoder
-from recombine.decoders.ladder import LadderDecoder, Repeat
+from recombine.decoders.ladder import Repeat
 
 LEVELS = 3
 """Sizes of an image in the U-Net: whole, half and a quarter; fewer for images of less than 4 pixels."""
@@ -38,8 +38,6 @@ GROUPS = 4
 FREQUENCIES = 6
 """Sines and cosines of the angle, each twice as fast as the one before."""
 QUARTER = math.pi / 2
-RENDERER = LadderDecoder(width=16, depth=1, start="seed", coordinates=False)
-"""What remedies change in a denoiser without a renderer."""
 
 
 def normalisation(channels: int) -> nn.GroupNorm:

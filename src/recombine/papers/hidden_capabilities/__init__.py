@@ -17,7 +17,7 @@ remedies carry over? Both are given isolated images, or maps of the code beside 
 
 from __future__ import annotations
 
-from recombine.decoders import RENDERER, AdditiveDecoder, Denoiser, LowRank, MultilinearDecoder, UNet
+from recombine.decoders import AdditiveDecoder, Denoiser, LadderDecoder, LowRank, MultilinearDecoder, UNet
 from recombine.reproduction.own_study import OwnClaim, own_paper
 from recombine.specs import Recipe, RunSpec
 from recombine.tasks import SpriteTask
@@ -37,6 +37,7 @@ def task(encoding: str) -> SpriteTask:
 NUMBERS, ONE_HOT = "rate:scale=unit", "onehot"
 RECIPE = Recipe(steps=STEPS, batch=64, lr=1e-3, weight_decay=0.01, precision="bf16")
 NETWORKS = {"denoiser": Denoiser(width=16), "decoder": UNet(width=16)}
+RENDERER = LadderDecoder(width=16, depth=1, start="seed", coordinates=False)
 RENDERERS = {
     "rendered": RENDERER,
     "additive": AdditiveDecoder(base=RENDERER),
@@ -58,7 +59,7 @@ def arms_of(network: str) -> dict[str, RunSpec]:
         "isolated": plain.with_remedy("isolated"),
         **{name: plain.replace(decoder=decoder.replace(renderer=own)) for name, own in RENDERERS.items()},
     }
-    arms["low-rank"] = arms["low-rank"].replace(penalties=plain.with_remedy("low_rank").penalties)
+    arms["low-rank"] = arms["low-rank"].replace(penalties=arms["rendered"].with_remedy("low_rank").penalties)
     return {f"{network}, {name}": spec for name, spec in arms.items()}
 
 
