@@ -129,7 +129,7 @@ def test_a_member_trains_as_it_does_alone_and_after_an_interruption():
 
 TASK = rc.SpriteTask(
     size=20, shapes=("disc",), factors=("hue=0..240..2", "x=6..13..3"), encoding="onehot", training="each",
-    holdout="hue>120,x>12", scored_by_image=True,
+    holdout="hue>120,x>12", class_boundaries="hue=120",
 )  # fmt: skip
 
 
