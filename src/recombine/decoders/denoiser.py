@@ -139,7 +139,7 @@ class UNetDecoder(StagedDecoder):
         try:
             return super().__getattr__(name)
         except AttributeError:
-            return getattr(super().__getattr__("stages")["code"], name)
+            return getattr(cast(nn.ModuleDict, super().__getattr__("stages"))["code"], name)
 
 
 class DenoisingDecoder(UNetDecoder):
