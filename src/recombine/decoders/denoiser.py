@@ -157,7 +157,7 @@ class UNetSpec(DecoderSpec):
     """Base class of decoders with a U-Net that draws an image from noise."""
 
     width: Annotated[int, Field(ge=1, le=2**12)] = 64
-    """Channels at full resolution."""
+    """Channels at full size."""
     renderer: AnyDecoder | None = None
     """Decoder that draws maps of the code, concatenated to the noise. Default: the code is embedded in every block."""
     maps: Annotated[int, Field(ge=2, le=2**10)] = 8

@@ -156,8 +156,7 @@ class SpriteTask(Scene):
     colour: bool = False
     """Draw in colour even if hue is not a factor."""
     class_boundaries: Annotated[tuple[FixedText, ...], ADDED] = ()
-    """Boundaries between classes of hue and scale, each as NAME=VALUE: an output counts as right if its sprite's are on
-    the right side of each. Default: there is no accuracy."""
+    """Class boundaries, such as hue=120,scale=13: outputs in the right classes of hue and scale count as right."""
 
     @property
     def sprite_shapes(self) -> tuple[str, ...]:  # type: ignore[override]
