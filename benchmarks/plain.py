@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.utils.data import DataLoader, TensorDataset
 
-from recombine.decoders import CNN, QUARTER, DenoisingDecoder, Interface, Transformer
+from recombine.decoders import CNN, DenoisingDecoder, Interface, Transformer
 from recombine.decoders.tokens import PixelTokens
 from recombine.specs import RunSpec
 
@@ -69,7 +69,7 @@ class PublishedTransformer(nn.Module):
 def plain_loss(module: nn.Module, spec: RunSpec, inputs: Tensor, targets: Tensor) -> Tensor:
     """Return the recipe's loss for one network."""
     is_denoiser = isinstance(module, DenoisingDecoder)
-    noisy = (targets, torch.randn_like(targets), QUARTER * torch.rand_like(targets[:, 0, 0])) if is_denoiser else ()
+    noisy = (targets, torch.randn_like(targets), torch.rand_like(targets[:, 0, 0])) if is_denoiser else ()
     loss = functional.mse_loss(module(inputs, *noisy), targets)
     for penalty in spec.penalties:
         loss = loss + penalty.weight * penalty.loss(module, inputs, spec.task.code_sizes, None)

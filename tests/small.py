@@ -20,7 +20,7 @@ SMALL_FIELDS = {
     "hidden": 12,
     "rank": 4,
     "base": "cnn:width=8:depth=2",
-    "turns": 2,
+    "steps": 2,
 }
 
 

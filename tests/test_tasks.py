@@ -135,7 +135,7 @@ def own_data(shift=0):
 BASES = {
     "balls": BallsTask(size=20, factors="x=3,y=3,x2=3,y2=2", holdout="none", training="draws:20"),
     "bumps": BumpsTask(size=8, factors="x=4,y=4,size=3", holdout="none", isolated=True, training="draws:20"),
-    "sprites": SpriteTask(size=20, factors="x=4,y=4,scale=3", holdout="none", training="draws:20"),
+    "sprites": SpriteTask(size=20, factors="x=4,y=4,scale=3,hue=2", holdout="none", training="draws:20"),
     "bump": BumpTask(size=8, brightness=2, holdout="none", isolated=True, training="draws:20"),
     "rotation": RotationTask(size=8, angles=12, holdout="none", training="draws:20"),
     "array": own_data(),
@@ -153,7 +153,7 @@ OTHERS = {
     },
     "sprites": {
         **SHARED, "size": 21, "sprites": 2, "shapes": "disc", "colour": True, "factors": "x=4,y=4,hue=3",
-        "fixed": "rotation=30", "scored_by_image": True,
+        "fixed": "rotation=30", "class_boundaries": "scale=7",
     },
     "bump": {
         **SHARED, "isolated": False, "isolated_factors": ("x",), "isolated_together": 2, "mixing": 0.3, "size": 9,

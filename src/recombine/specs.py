@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from recombine.decoders import CNN, RENDERER, AnyDecoder, Interface, StagedDecoder, UNetSpec, build_seeded, seeded
+from recombine.decoders import CNN, AnyDecoder, Interface, StagedDecoder, UNetSpec, build_seeded, seeded
 from recombine.errors import InvalidValue
 from recombine.keys import FIRST_PENALTIES, REVISION, canonical_json, stored_key, with_penalties, with_present_names
 from recombine.records import ADDED, Frozen
@@ -150,8 +150,11 @@ class RunSpec(Frozen):
         changed = remedy.apply(self)
         if not isinstance(self.decoder, UNetSpec) or isinstance(changed.decoder, UNetSpec):
             return changed
-        # instead of the U-Net, the remedy replaces what draws its codes
-        changed = remedy.apply(self.replace(decoder=self.decoder.renderer or RENDERER))
+        if self.decoder.renderer is None:
+            example = f"{self.decoder.kind}:renderer=mlp"
+            allowed = f"given for remedy {remedy}, which replaces the decoder (for example {example})"
+            raise InvalidValue("renderer", None, allowed)
+        changed = remedy.apply(self.replace(decoder=self.decoder.renderer))  # the U-Net itself stays
         return changed.replace(decoder=self.decoder.replace(renderer=changed.decoder))
 
     def to_json(self) -> str:

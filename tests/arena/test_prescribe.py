@@ -354,7 +354,7 @@ def test_a_trial_in_which_nothing_is_learnt_says_so(tmp_path):
 
 
 def test_remedies_of_denoisers_are_those_of_a_spec():
-    spec = SMALL.replace(task=TASKS["sum"], decoder="unet:width=4")
+    spec = SMALL.replace(task=TASKS["sum"], decoder="unet:width=4:renderer=mlp")
     assert "additive" in rc.prescribe(spec, ["additive"], seeds=0).table["remedy"].tolist()
     assert spec.with_remedy("additive").decoder.kind == "unet"
 

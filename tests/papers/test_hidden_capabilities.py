@@ -19,6 +19,27 @@ def test_small_blue_discs_are_held_out():
     assert blue == pytest.approx([0.25, 0.25, 1], abs=1e-6)
 
 
+def test_a_sample_is_right_if_its_colour_and_size_are():
+    """Wherever it is: images of the grid are right, also noisy ones; those of another class and blank ones are not."""
+    task = ARMS["denoiser, numbers"].task
+    values = task.grid.points
+    images = task.images(values).float()
+    noisy = images + 0.1 * torch.randn(images.shape, generator=torch.Generator().manual_seed(0))
+    classes = torch.stack([values[:, 0] > 120, values[:, 1] > 13], dim=1)
+    for shift in (1, 17, 512):  # images of another place, size or colour
+        same = (classes.roll(shift, dims=0) == classes).all(dim=1)
+        assert torch.equal(task.is_right(images.roll(shift, dims=0), values), same)
+    assert bool(task.is_right(noisy, values).all())
+    assert not bool(task.is_right(torch.zeros_like(images), values).any())
+    assert not bool(task.is_right(torch.full_like(images, torch.nan), values).any())
+
+
+def test_only_a_single_coloured_sprite_has_classes():
+    for fields in ({"sprites": 2}, {"factors": ("scale=4", "x=4")}, {"class_boundaries": "x=5"}):
+        with pytest.raises(rc.InvalidValue, match="class_boundaries must be boundaries of hue and scale"):
+            rc.SpriteTask(**{"factors": ("scale=4", "hue=2", "x=4"), "class_boundaries": "scale=7", **fields})
+
+
 def test_keys_of_runs_that_were_stored_before_stay():
     assert rc.RunSpec(task=rc.SpriteTask()).digest == "6e1f1634420839f8be81"
     assert rc.RunSpec(task=rc.BallsTask(), decoder="ladder").digest == "9f4e0daedfbf562c9f64"
@@ -43,7 +64,7 @@ def test_claims_are_judged_on_what_is_trained(tmp_path):
     """The networks at a size at which they train within seconds, with a smaller sample than a verdict needs."""
     task = rc.SpriteTask(
         size=20, shapes=("disc",), factors=("hue=0..240..2", "x=6..13..3"), encoding="onehot", training="each",
-        holdout="hue>120,x>8", scored_by_image=True,
+        holdout="hue>120,x>8", class_boundaries="hue=120",
     )  # fmt: skip
     arms = {
         f"{name}, one-hot": rc.RunSpec(

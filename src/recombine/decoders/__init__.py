@@ -3,7 +3,7 @@
 from recombine.decoders.base import DECODERS, AnyDecoder, DecoderSpec, Interface, StagedDecoder, build_seeded, seeded
 from recombine.decoders.cnn import CNN, ConvEncoder
 from recombine.decoders.cross_attention import CrossAttentionDecoder
-from recombine.decoders.denoiser import QUARTER, RENDERER, Denoiser, DenoisingDecoder, UNet, UNetSpec
+from recombine.decoders.denoiser import Denoiser, DenoisingDecoder, UNet, UNetSpec
 from recombine.decoders.dropout import DropoutDecoder
 from recombine.decoders.hypernetwork import HypernetworkDecoder
 from recombine.decoders.ladder import LadderDecoder

@@ -125,6 +125,10 @@ class Task(Variant):
     def render(self, values: Float[Tensor, "row factor"]) -> Float[Tensor, "row *channel y x"]:
         """Return an image for each row of factor values; NaN marks an absent factor, which must be optional."""
 
+    def is_right(self, outputs: Tensor, values: Float[Tensor, "row factor"]) -> Tensor:
+        """Return whether each output counts as right, for a task without positions; NaN if this is not scored."""
+        return torch.full((len(outputs),), torch.nan)
+
     def resolved_holdout(self) -> Holdout:
         """Return the hold-out with every bound filled in; a task may override the default bounds."""
         return self.holdout.resolved(self.grid)

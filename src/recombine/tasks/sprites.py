@@ -29,7 +29,7 @@ from recombine.errors import InvalidValue
 from recombine.factors import TURN
 from recombine.records import ADDED
 from recombine.tasks.base import TASKS
-from recombine.tasks.quantities import FactorText, Quantity, QuantityTask
+from recombine.tasks.quantities import FactorText, FixedText, Quantity, QuantityTask
 from recombine.tasks.shapes import SMALLEST, cos_sin, coverage
 
 CHANNELS = 3
@@ -54,6 +54,22 @@ def hue_color(hue: Float[Tensor, " row"]) -> Float[Tensor, "row channel"]:
     """
     primaries = torch.arange(CHANNELS, dtype=hue.dtype, device=hue.device) * (TURN / CHANNELS)
     return 0.5 + 0.5 * cos_sin(hue.remainder(TURN)[:, None] - primaries)[0]
+
+
+def seen_sprite(images: Float[Tensor, "row channel y x"]) -> dict[str, Float[Tensor, " row"]]:
+    """Return the hue and the scale of the sprite in each image, from the pixels that are at least half as bright as it.
+
+    >>> image = torch.zeros(1, 3, 9, 9)
+    >>> image[..., 2:6, 2:6] = hue_color(torch.tensor([240.0]))[..., None, None]
+    >>> {name: round(value.item()) for name, value in seen_sprite(image).items()}
+    {'hue': 240, 'scale': 4}
+    """
+    images = images.nan_to_num().clamp(0, 1)
+    covered = images.sum(dim=1, keepdim=True) > CHANNELS / 4  # the channels of every hue sum to 3/2
+    cosine, sine = cos_sin(torch.arange(CHANNELS).to(images) * (TURN / CHANNELS))
+    total = (images * covered).sum(dim=(2, 3))
+    hue = torch.rad2deg(torch.atan2(total @ sine, total @ cosine)).remainder(TURN)
+    return {"hue": hue, "scale": covered.sum(dim=(1, 2, 3)).sqrt()}
 
 
 class Scene(QuantityTask):
@@ -139,8 +155,8 @@ class SpriteTask(Scene):
     """Available shapes: a shape factor with k values uses the first k; without it, the first one is drawn."""
     colour: bool = False
     """Draw in colour even if hue is not a factor."""
-    scored_by_image: Annotated[bool, ADDED] = False
-    """Count an output as right if the nearest image of the grid is its own; otherwise there is no accuracy."""
+    class_boundaries: Annotated[tuple[FixedText, ...], ADDED] = ()
+    """Class boundaries, such as hue=120,scale=13: outputs in the right classes of hue and scale count as right."""
 
     @property
     def sprite_shapes(self) -> tuple[str, ...]:  # type: ignore[override]
@@ -151,10 +167,6 @@ class SpriteTask(Scene):
         return ("", SECOND)[: self.sprites]
 
     @property
-    def known_by_image(self) -> bool:  # type: ignore[override]
-        return self.scored_by_image
-
-    @property
     def in_colour(self) -> bool:  # type: ignore[override]
         return self.colour or any(f"hue{suffix}" in self.grid.names for suffix in self.suffixes)
 
@@ -162,7 +174,24 @@ class SpriteTask(Scene):
     def _check(self) -> Self:
         if not self.shapes or len(set(self.shapes)) < len(self.shapes):
             raise InvalidValue("shapes", ",".join(self.shapes), "one or more distinct shapes")
+        known = {"hue", "scale"} & {*self.grid.names} if self.sprites == 1 and self.in_colour else set()
+        if not known >= self._boundaries.keys():
+            allowed = "boundaries of hue and scale, if they are factors of a single sprite in colour"
+            raise InvalidValue("class_boundaries", ",".join(self.class_boundaries), allowed)
         return super()._check()  # type: ignore[operator]  # a plain method once the class is made
+
+    @property
+    def _boundaries(self) -> dict[str, float]:
+        return {name: float(value) for name, _, value in (text.partition("=") for text in self.class_boundaries)}
+
+    def is_right(self, outputs: Tensor, values: Float[Tensor, "row factor"]) -> Tensor:
+        if not self.class_boundaries or self.direction == "encode":
+            return super().is_right(outputs, values)
+        seen, names, values = seen_sprite(outputs.cpu()), self.grid.names, values.cpu()
+        shown = torch.stack([seen.get(name, values[:, k]).to(values) for k, name in enumerate(names)], dim=1)
+        shown = self.grid.rows(self.grid.nearest(shown))  # hues on a circle are on no side of a number
+        boundaries = values.new_tensor([self._boundaries.get(name, torch.inf) for name in names])
+        return ((shown > boundaries) == (values > boundaries)).all(dim=1) & (seen["scale"] > 0)
 
 
 @TASKS.register

@@ -1,6 +1,7 @@
 """Errors and hits of a trained member on the factor grid.
 
-A hit is an output that shows the right position or, for a user's images, one whose nearest image is its own.
+A hit is an output that shows the right position; for a user's images, one whose nearest image is its own; and for
+sprites, one with the right classes of hue and scale.
 
 A grid of more than `EVALUATED` points is sampled, stratified by hold-out (`recombine.metrics.sampling`); scores then
 have standard errors. Points without an example are never evaluated. Examples that would not fit into memory are
@@ -204,9 +205,9 @@ def evaluate(
 
 
 def _hit(task: Task, outputs: Tensor, points: Tensor) -> Tensor:
-    """Return whether each output shows the right position, or NaN for a task without positions."""
+    """Return whether each output shows the right position, or counts as right for a task without positions."""
     if not task.position_factors:
-        return torch.full((len(outputs),), torch.nan)
+        return task.is_right(outputs, points)
     axes = [task.grid.names.index(name) for name in task.position_factors]
     if task.direction == "decode":
         if len(task.image_shape) == 3:

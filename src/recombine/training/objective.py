@@ -6,7 +6,7 @@
 A penalty sees the module itself, in float32 and in evaluation mode: it may differentiate it, which kernels do not
 allow, and dropout would make it another function at every call. One that takes finite differences instead may run on
 the kernels, in the precision of the recipe (`differentiates`): in bfloat16, squares of differences between outputs of
-trained networks are right within 1 %. Of a denoiser it sees samples.
+trained networks are right within 1 %. With a denoiser it sees samples.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
 from recombine import kernels
-from recombine.decoders import QUARTER, DenoisingDecoder
+from recombine.decoders import DenoisingDecoder
 from recombine.errors import InvalidValue, reason_of
 from recombine.remedies.base import Decode
 from recombine.remedies.noise import Noise, normal, uniform
@@ -69,7 +69,8 @@ class Objective:
         self.loss_name = spec.recipe.loss
         self.denoises = isinstance(module, DenoisingDecoder)
         if not self.denoises and any(isinstance(part, DenoisingDecoder) for part in module.modules()):
-            raise InvalidValue("decoder", str(spec.decoder), "denoiser:renderer=(…), since a denoiser contains others")
+            allowed = "a denoiser with the other decoder as its renderer, such as denoiser:renderer=additive"
+            raise InvalidValue("decoder", str(spec.decoder), allowed)
         self.dtype = torch.bfloat16 if spec.recipe.precision == "bf16" else torch.float32
 
     def decode(self, weights: Float[Tensor, " parameter"], buffers: Tensor) -> Decoding:
@@ -165,9 +166,9 @@ class Objective:
 
 
 def denoising(batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
-    """One member's images, and their noise and its angles, which a denoiser trains on."""
-    own, images = Noise(batch.seed, batch.step, "denoising"), batch.targets
-    return images, normal(tuple(images.shape), own, images), QUARTER * uniform((len(images),), own, images)
+    """One member's images, noise and timesteps, which a denoiser trains on."""
+    random, images = Noise(batch.seed, batch.step, "denoising"), batch.targets
+    return images, normal(tuple(images.shape), random, images), uniform((len(images),), random, images)
 
 
 class FastDecode(torch.autograd.Function):
