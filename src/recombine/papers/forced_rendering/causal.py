@@ -55,13 +55,9 @@ class Settings(StripeSettings):
 
     variants: ClassVar[Mapping[str, Any]] = {
         "quick": {
-            "causal_seeds": 1,
-            "causal_steps": 300,
-            "causal_doses": 2,
-            "causal_penalty": 1e-2,
-            "causal_reward": 1e-3,
+            "causal_seeds": 1, "causal_steps": 300, "causal_doses": 1, "causal_penalty": 1e-2, "causal_reward": 1e-3,
         }
-    }
+    }  # fmt: skip
 
     def dosed(self, family: str, stage: StageName, dose: int) -> RunSpec:
         """Return a run spec of one family with the given dose at a stage; 0 is none."""

@@ -105,7 +105,7 @@ class Settings(Common):
         "quick": {
             "factors_size": 10, "factors_counts": (2, 3), "factors_values": (3, 3, 4), "factors_data": (30,),
             "factors_width": 16, "factors_depth": 2, "factors_channels": 4, "factors_steps": 350,
-            "factors_low_rank_steps": 350, "factors_lr": 4e-3, "factors_seeds": 2, "factors_searched": 1,
+            "factors_low_rank_steps": 350, "factors_lr": 4e-3, "factors_seeds": 1, "factors_searched": 1,
             "factors_tuned": False,
         }
     }  # fmt: skip
