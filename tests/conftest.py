@@ -38,7 +38,6 @@ install_import_hook(
 import pytest  # noqa: E402
 import torch  # noqa: E402
 
-os.environ["PYTHONDONTWRITEBYTECODE"] = "1"  # a process that a test starts with a full disk would leave half a module
 gc.set_threshold(50_000, 20, 50)  # a tenth of the time would go into walking libraries' objects
 TESTS = Path(__file__).parent
 INTEGRATION = (
@@ -60,6 +59,7 @@ LONGEST = (
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark integration tests, which `make check` leaves out and `make test` runs; the longest begin."""
+    os.environ["PYTHONDONTWRITEBYTECODE"] = "1"  # else a process with a full disk would leave half a module
     items.sort(key=lambda item: _turn(item.path))
     gc.freeze()  # modules and tests stay, so that no collection has to walk them
     for item in items:
@@ -97,6 +97,16 @@ def one_thread():
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(before)
+
+
+@pytest.fixture
+def blank_figures(monkeypatch):
+    """Figures of studies without content, for tests of what is around them: drawing takes longer than all else."""
+    from matplotlib import pyplot
+
+    from recombine.reproduction.paper import Findings
+
+    monkeypatch.setattr(Findings, "draw", lambda findings, figure: pyplot.figure(figsize=(1, 1)))
 
 
 @pytest.fixture
