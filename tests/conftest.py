@@ -36,9 +36,7 @@ install_import_hook(
 )
 
 import pytest  # noqa: E402
-import torch  # noqa: E402
 
-os.environ["PYTHONDONTWRITEBYTECODE"] = "1"  # a process that a test starts with a full disk would leave half a module
 gc.set_threshold(50_000, 20, 50)  # a tenth of the time would go into walking libraries' objects
 TESTS = Path(__file__).parent
 INTEGRATION = (
@@ -60,6 +58,7 @@ LONGEST = (
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark integration tests, which `make check` leaves out and `make test` runs; the longest begin."""
+    os.environ["PYTHONDONTWRITEBYTECODE"] = "1"  # else a process with a full disk would leave half a module
     items.sort(key=lambda item: _turn(item.path))
     gc.freeze()  # modules and tests stay, so that no collection has to walk them
     for item in items:
@@ -93,10 +92,28 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 @pytest.fixture(autouse=True)
 def one_thread():
     """Tests run side by side; one thread each is fastest and keeps bits the same on every machine size."""
+    import torch  # not before, as a process that only hands out tests needs none
+
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(before)
+
+
+@pytest.fixture
+def blank_figures(monkeypatch):
+    """Figures of studies without content, drawn without forks, for tests of what is around them.
+
+    Drawing takes longer than all else, and each fork that translates a decoder for the explorer imports as much again.
+    """
+    from matplotlib import pyplot
+
+    from recombine.reproduction import reporting
+    from recombine.reproduction.paper import Findings
+
+    monkeypatch.setattr(Findings, "draw", lambda findings, figure: pyplot.figure(figsize=(1, 1)))
+    in_forks = reporting.in_forks
+    monkeypatch.setattr(reporting, "in_forks", lambda jobs, count, begin: in_forks(jobs, 1, begin))
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ from tests.remedies.test_decoders import PLANTED as PLANTED_DECODERS
 CPU = torch.device("cpu")
 SMALL = rc.RunSpec(
     task=rc.BumpTask(size=8, holdout="center:3:5", training="each"), decoder=rc.MLP(width=8, depth=1),
-    recipe=rc.Recipe(steps=30, lr=1e-2),
+    recipe=rc.Recipe(steps=10, lr=1e-2),
 )  # fmt: skip
 TINY = Protocol(
     tasks={

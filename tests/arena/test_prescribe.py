@@ -291,7 +291,7 @@ def test_a_remedy_of_a_stranger_assumes_nothing_unless_it_says_so():
 
 
 def test_the_best_two_are_tried_on_the_inner_holdout(tmp_path):
-    spec = SMALL.replace(task=TASKS["sum"], recipe=SMALL.recipe.replace(steps=150))
+    spec = SMALL.replace(task=TASKS["sum"], recipe=SMALL.recipe.replace(steps=30))
     result = rc.prescribe(spec, ["wider", "multilinear", "additive"], seeds=2, store=tmp_path, device="cpu")
     assert set(result.trial) == {PLAIN, "additive", "multilinear"}
     assert result.trial.index.tolist() == [0, 1]
@@ -422,7 +422,7 @@ def test_the_command(tmp_path, capsys):
     (tmp_path / "results").mkdir()
     (tmp_path / "results" / "evidence.json").write_text(planted(by_assumption).to_json())
     words = f"prescribe {tmp_path}/own_prescribed.py:own_linear --data {tmp_path}/sums.npz --holdout corner:4"
-    words += " --steps 20 --device cpu"
+    words += " --steps 5 --device cpu"
     code, shown, err = captured(f"{words} --store {tmp_path}/store --seeds 2 --arena {tmp_path}/results", capsys)
     assert code == 0, err
     assert "additivity 1.00" in shown

@@ -82,7 +82,7 @@ def test_files_of_others_are_refused_in_one_line(name, place, trained, results, 
 
 
 @pytest.mark.parametrize("name", ["explore", "diagnose", "export", "export a model", "figure", "report"])
-def test_they_are_replaced_where_that_is_asked_for_and_then_without(name, place, trained, results):
+def test_they_are_replaced_where_that_is_asked_for_and_then_without(name, place, trained, results, blank_figures):
     (place / "site" / "width.svg").write_text("<svg>mine</svg>")
     before, key = contents(place), next(iter(rc.Store(trained))).key
     words = FOREIGN[name].format(key=key, results=results).split()
@@ -129,7 +129,7 @@ def test_an_exported_table_that_was_extended_is_no_longer_ours(place):
     assert run("runs", "export", "new.csv") == 2
 
 
-def test_reproduce_goes_on_in_its_own_folder(tmp_path, monkeypatch, capsys):
+def test_reproduce_goes_on_in_its_own_folder(tmp_path, monkeypatch, capsys, blank_figures):
     words = ["reproduce", "encoder", "--device", "cpu", "--processes", "1", *FLAGS, "--set", "seeds=1"]
     words += ["--store", tmp_path / "runs", "--out", tmp_path / "out"]
 

@@ -41,7 +41,7 @@ def test_the_other_commands_take_the_file_too(done, capsys):
     assert captured(("report", done / "report", *words[:2]), capsys).code == 0
 
 
-def test_a_second_call_trains_nothing_and_another_folder_knows_of_the_data(done, capsys):
+def test_a_second_call_trains_nothing_and_another_folder_knows_of_the_data(done, capsys, blank_figures):
     words = ("--study", done / "my_study.toml", "--store", done / "runs", *QUICK)
     before = {path: path.stat().st_mtime_ns for path in (done / "runs" / "runs").iterdir()}
     assert run("reproduce", *words, "--out", done / "report") == 0
@@ -98,7 +98,7 @@ PAPER = own_paper("from_python", {"a": spec}, [OwnClaim(text="x", measure="ood_m
 """
 
 
-def test_a_python_file_may_say_the_same(tmp_path):
+def test_a_python_file_may_say_the_same(tmp_path, blank_figures):
     whole, parts = STUDY, STUDY + "STUDY, CLAIMS = PAPER.studies['from_python'], PAPER.claims.values()\ndel PAPER\n"
     for name, text in (("whole_study", whole), ("study_in_parts", parts)):
         (tmp_path / f"{name}.py").write_text(text)

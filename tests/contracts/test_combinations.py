@@ -44,7 +44,6 @@ def test_there_are_one_to_five_factors():
 
 def test_holdouts(full_holdout):
     assert_fitting(full_holdout, ENCODINGS["bump"]())
-    assert_fitting(full_holdout, ENCODINGS["polar"]())
 
 
 def test_encodings(encoding):

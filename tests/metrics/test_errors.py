@@ -102,14 +102,14 @@ def test_peaks_against_flooding(roughness):
 
 @pytest.mark.parametrize("own", [False, True])
 def test_scores_by_threshold_against_flooding(own):
-    images, thresholds = bumps((3, 3), (8, 9), size=12) / 3 + 0.2 * noise(2, 4, 12, 12), (0.1, 0.25, 0.5)
-    scores = peak_scores(images, torch.full((4, 2), 3.0), own=own, thresholds=thresholds)
+    images, thresholds = bumps((3, 3), (8, 9), size=12) / 3 + 0.2 * noise(2, 2, 12, 12), (0.1, 0.25, 0.5)
+    scores = peak_scores(images, torch.full((2, 2), 3.0), own=own, thresholds=thresholds)
     for member in range(2):
         for k, threshold in enumerate(thresholds):
             counts = [int(slow_peaks(image, threshold, own=own).sum()) for image in images[member]]
             assert scores["count"][member, k].item() == pytest.approx(np.mean(counts))
             assert scores["several"][member, k].item() == pytest.approx(np.mean([count > 1 for count in counts]))
-    alone = peak_scores(images, torch.full((4, 2), 3.0), own=own)
+    alone = peak_scores(images, torch.full((2, 2), 3.0), own=own)
     for name, value in alone.items():
         torch.testing.assert_close(value, scores[name][:, 1], equal_nan=True)
 

@@ -47,7 +47,7 @@ SMALL = BumpsTask(size=8, factors=("x=8", "y=8"), fixed=("size=0.1",), encoding=
 
 def test_claims_are_judged_on_what_is_trained(tmp_path):
     """The networks at a size at which they learn within a second, with a smaller sample than a verdict needs."""
-    recipe = ARMS["CoordConv, uniform"].recipe.replace(steps=200, lr=0.02)
+    recipe = ARMS["CoordConv, uniform"].recipe.replace(steps=100, lr=0.02)
     splits = {"uniform": "random:fraction=0.1", "quadrant": "x>5,y>5"}
     arms = {
         f"CoordConv, {split}": rc.RunSpec(task=SMALL.replace(holdout=holdout), decoder=PixelDecoder(), recipe=recipe)

@@ -23,7 +23,7 @@ SMALL = {"width": 8, "depth": 1, "rank": 2}
 def remedied(kind, seed=0):
     cls = REMEDIES[kind]
     remedy = cls(**{name: value for name, value in SMALL.items() if name in cls.model_fields})
-    base = small_spec("low_rank" if kind in ("entropy", "variance") else "cnn", penalties=(), seed=seed, steps=6)
+    base = small_spec("low_rank" if kind in ("entropy", "variance") else "cnn", penalties=(), seed=seed, steps=5)
     return base.with_remedy(remedy)
 
 

@@ -184,7 +184,7 @@ def test_papers_are_known_by_name(package):
         installed.paper("no_paper")
 
 
-def test_every_command_takes_the_name_of_a_paper(package, tmp_path, capsys):
+def test_every_command_takes_the_name_of_a_paper(package, tmp_path, capsys, blank_figures):
     package("errors")
     out, words = str(tmp_path / "out"), ["--paper", "toy_paper"]
     flags = ["--preset", "small", "--device", "cpu", "--processes", "1", "--store", str(tmp_path / "runs")]

@@ -207,7 +207,7 @@ def test_figure_claims_and_report_train_nothing(tmp_path, capsys, monkeypatch):
     assert (folder / "figures" / "encoder.svg").exists()
 
 
-def test_a_report_is_written_elsewhere(tmp_path, capsys, monkeypatch):
+def test_a_report_is_written_elsewhere(tmp_path, capsys, monkeypatch, blank_figures):
     monkeypatch.setattr("recombine.reproduction.reporting.LARGEST_PAGE", 0)  # no room for data, so they are links
     folder, out = copied(tmp_path / "results", "encoder"), tmp_path / "site" / "page"
     before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}

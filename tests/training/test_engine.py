@@ -81,7 +81,7 @@ def plainly_trained(spec):
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "dropout"])
 def test_engine_trains_as_a_plain_loop_does(kind):
-    spec = small_spec(kind, seed=3, steps=6, absolute=0.1, lr=2e-3)
+    spec = small_spec(kind, seed=3, steps=4, absolute=0.1, lr=2e-3)
     module, errors = plainly_trained(spec)
     ensemble, state = trained([spec])
     named = ensemble.named_weights(state, 0)
@@ -142,7 +142,7 @@ def test_cross_entropy_needs_probabilities():
 @pytest.mark.parametrize("kind", KINDS)
 def test_member_ends_as_its_solo_run_bit_for_bit_also_after_a_stop(kind):
     """Members that differ in seed, rates, penalties, training set and its size, and length."""
-    first = small_spec(kind, steps=6)
+    first = small_spec(kind, steps=5)
     penalties = ("entropy:0.3", "variance:0") if first.penalties else ()
     task = {"training": "draws:23", "sigma": 1.5, "holdout": "corner", "polarity": "dark"}
     rates = {"lr": 5e-3, "weight_decay": 0.5, "absolute": 0.2}

@@ -145,6 +145,8 @@ def build_seeded(spec: DecoderSpec, interface: Interface, seed: int) -> StagedDe
 @contextmanager
 def seeded(seed: int) -> Iterator[None]:
     """Give torch's global random state a seed within the block, and leave it as it was."""
+    # torch.manual_seed formats the stack for every kind of device that there might be later
+    seed_all = torch.manual_seed if torch.accelerator.is_available() else torch.default_generator.manual_seed
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+        seed_all(seed)
         yield

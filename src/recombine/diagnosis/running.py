@@ -201,7 +201,7 @@ class Rows:
             stages: dict[str, list[Tensor]] = {}
             for row in values.split(1):
                 if self.seeded:
-                    _seed(row.device)
+                    seed_generators(row.device)
                 # copied, since a later layer may modify it in place
                 reader(row, lambda name, activation: stages.setdefault(name, []).append(activation.clone()))
             for name, parts in stages.items():
@@ -210,7 +210,7 @@ class Rows:
         return read
 
 
-def _seed(device: torch.device) -> None:
+def seed_generators(device: torch.device) -> None:
     """Seed the generators used by this device; `torch.manual_seed` is slow because it seeds those of all devices."""
     torch.default_generator.manual_seed(SEED)
     if device.type != "cpu":
@@ -244,7 +244,7 @@ class Runner:
             return self.outputs(inputs.expand(FEWEST, *inputs.shape[1:]))[:1]
         for part in inputs.split(1) if alone else chunks(inputs, ROWS_AT_ONCE):
             if self.rows.seeded:
-                _seed(part.device)
+                seed_generators(part.device)
             returned = self.stages.forward(part.clone())
             outputs.append(flat(self.stages.output_rows(returned, len(part))))
         return torch.cat(outputs)

@@ -16,7 +16,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from recombine.diagnosis.calling import Call, named_tensors, output_notes  # noqa: F401  of inherited fields
-from recombine.diagnosis.running import ROWS_AT_ONCE, SEED, refuse_unfinished, uncompiled
+from recombine.diagnosis.running import ROWS_AT_ONCE, refuse_unfinished, seed_generators, uncompiled
 from recombine.diagnosis.subject import Subject, Targets, Trained, run_name  # noqa: F401  of inherited fields
 from recombine.encodings import Bump, Circular, Encoding, OneHot, Polar, Positional, Ramp, Rate
 from recombine.errors import InvalidValue, reason_of
@@ -98,7 +98,7 @@ class PageDecoder(Subject):
         parts = []
         for part in self.inputs(values).split(1 if self.is_random else self.rows_at_once):
             if self.is_random:
-                torch.manual_seed(SEED)
+                seed_generators(part.device)
             parts.append(self._batch(part.clone())[0])
         return torch.cat(parts)
 

@@ -232,7 +232,7 @@ def measured(preset: Settings, accuracies: World) -> xarray.Dataset:
 @pytest.fixture
 def few_resamples(monkeypatch):
     """Imagined networks have learnt what they were trained on, but for those that diverged."""
-    monkeypatch.setattr(threshold_design, "RESAMPLES", 300)
+    monkeypatch.setattr(threshold_design, "RESAMPLES", 150)
     monkeypatch.setattr(threshold_study, "training_scores", lambda run, device: LEARNT)
     scores = {"exact_accuracy": 0.5, "error_score": 0.95}
     monkeypatch.setattr(threshold_study, "tolerance_scores", lambda cell, run, device: scores)
@@ -434,7 +434,7 @@ def test_training_scores_of_planted_networks(isolated, bumps, stripes, known):
 
 
 def test_trained_networks_are_measured(monkeypatch, store_path):
-    monkeypatch.setattr(threshold_design, "RESAMPLES", 50)
+    monkeypatch.setattr(threshold_design, "RESAMPLES", 10)
     preset = Settings(
         name="tiny", precision="float32", lr=1e-2, threshold_sizes=(5, 6, 7), threshold_width=4, threshold_depth=1,
         threshold_steps=8, threshold_protocols=1, threshold_first=3, threshold_rest=2, threshold_alone=3,
