@@ -1,6 +1,7 @@
 """The arena: every remedy tuned alike, chosen without the test region, and judged on fresh seeds."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pandas
@@ -11,7 +12,7 @@ import xarray
 import recombine as rc
 from recombine.arena import PROTOCOL, Arena, ArenaTask, Configuration, Evidence, Protocol, chosen_by, compete, tune
 from recombine.arena.advice import controls, in_brief, limits, matrix, with_arena
-from recombine.arena.protocol import CEILING, GATES, PLAIN, PLANTED, configurations
+from recombine.arena.protocol import CEILING, GATES, PLAIN, PLANTED, Rule, configurations
 from recombine.arena.scores import Scorer
 from recombine.errors import InvalidValue
 from recombine.reproduction.paper import Findings
@@ -204,7 +205,14 @@ def test_the_command_registers_runs_and_refuses_another_protocol(tmp_path, capsy
     assert set(evidence.held_out["bump"]) == {PLAIN, "isolated"}
     assert evidence.inner == {"bump": {}}  # too few steps
     code, _, err = captured(words.replace("--remedy isolated", "--remedy mixup"), capsys)
-    assert (code, "these tasks and remedies" in err) == (2, True)
+    assert (code, "these tasks, remedies and rules" in err) == (2, True)
+    monkeypatch.setattr("recombine.arena.PROTOCOL", TINY.replace(prescription=Rule(holds=0.9)))
+    code, _, err = captured(words, capsys)
+    assert (code, "these tasks, remedies and rules" in err) == (2, True)
+
+
+def test_the_registered_protocol_is_the_one_that_runs():
+    assert Protocol.from_json(Path("results/arena/protocol.json").read_text()) == PROTOCOL
 
 
 def test_a_configuration_is_a_change_to_the_base():

@@ -36,8 +36,13 @@ def test_a_sample_is_right_if_its_colour_and_size_are():
 
 def test_only_a_single_coloured_sprite_has_classes():
     for fields in ({"sprites": 2}, {"factors": ("scale=4", "x=4")}, {"class_boundaries": "x=5"}):
-        with pytest.raises(rc.InvalidValue, match="class_boundaries must be boundaries of hue and scale"):
+        with pytest.raises(rc.InvalidValue, match="class_boundaries must be one boundary each of hue and scale"):
             rc.SpriteTask(**{"factors": ("scale=4", "hue=2", "x=4"), "class_boundaries": "scale=7", **fields})
+
+
+    for wrong in ("hue=x", "hue=120,hue=130"):
+        with pytest.raises(rc.InvalidValue, match="class_boundaries must be"):
+            rc.SpriteTask(factors=("scale=4", "hue=2", "x=4"), class_boundaries=wrong)
 
 
 def test_keys_of_runs_that_were_stored_before_stay():

@@ -41,15 +41,16 @@ RENDERED, BATCH = 10_000, 256
 NEGLIGIBLE = 0.01
 """Root mean square of a product, as a share of the range of images, below which it is left out: products are divided by
 these, and images of eight bits, or the tails of a bump, are rounded."""
-INNER = 0.1
-"""Share of the kept combinations that an inner hold-out should have."""
+INNER, COMPLETED = 0.1, 0.5
+"""Share of the kept combinations in an inner hold-out, and of its combinations that complete rectangles, at least."""
 
 
 def inner_holdout(task: Task) -> Holdout:
     """Return a hold-out inside the kept combinations: the corner of two factors that is nearest to a tenth of them.
 
     The factors are those with the most values, if possible of different blocks, and among those of the task's own
-    hold-out. Every value stays in training.
+    hold-out. Every value stays in training, and if possible with the same values of all other factors: most
+    combinations that are held out complete a rectangle of which the other three stay.
 
     Examples
     --------
@@ -64,21 +65,31 @@ def inner_holdout(task: Task) -> Holdout:
     own = {axis for axis in range(held.ndim) if bool((held.any(axis) & ~gone.all(axis)).any())}
     pairs = sorted(combinations(range(held.ndim), 2), key=lambda pair: -grid.shape[pair[0]] * grid.shape[pair[1]])
     pairs.sort(key=lambda pair: not (own.issuperset(pair) and owner[pair[0]] != owner[pair[1]]))
+    others = list[tuple[float, Corner]]()
     for pair in pairs:
-        corners = []
+        corners = list[tuple[float, Corner]]()
         for side, share in product(("low", "high"), (0.2, 0.3, 0.4, 0.5)):
             inside = [max(1, round(share * grid.shape[axis])) for axis in pair]
             start = [n - 1 if side == "low" else grid.shape[axis] - n for n, axis in zip(inside, pair, strict=True)]
             corner = Corner(start=tuple(start), side=side, factors=tuple(grid.names[axis] for axis in pair))
             inner = kept & corner.mask(grid)
             if inner.sum() > 1 and _values(kept & ~inner) == _values(kept):
-                corners.append((abs(float(inner.sum() / kept.sum()) - INNER), corner))
+                composes = _completed(kept & ~inner, pair)[inner].double().mean() >= COMPLETED
+                (corners if composes else others).append((abs(float(inner.sum() / kept.sum()) - INNER), corner))
         if corners:
             return min(corners, key=lambda one: one[0])[1]
+    if others:
+        return min(others, key=lambda one: one[0])[1]
     allowed = (
         "given, as random:fraction=0.1: no corner of two factors can be held out and leave every value in training"
     )
     raise InvalidValue("inner", None, allowed)
+
+
+def _completed(kept: Tensor, pair: tuple[int, int]) -> Tensor:
+    """Return where values of two factors complete a rectangle of kept combinations, the other factors being equal."""
+    table = kept.movedim(pair, (-2, -1)).float()
+    return (table @ table.mT @ table > 0).movedim((-2, -1), pair)
 
 
 def _values(mask: Tensor) -> list[list[bool]]:
@@ -174,7 +185,7 @@ def _moved(task: Task, shown: np.ndarray) -> float:
 
     Neighbours differ in one factor. Either the whole image is shifted, or what is the same for all values of the factor
     stays where it is: of each pixel, the value that is nearest to the background. Of neighbours and shifts, the best
-    counts, with the target in view.
+    counts, with the target in view; so it does of what is shown without motion: a neighbour, what is the same, nothing.
     """
     index, still, shifted = np.arange(task.grid.size).reshape(task.grid.shape), 0.0, 0.0
     for position in zip(*np.unravel_index(shown, task.grid.shape), strict=True):
@@ -188,7 +199,8 @@ def _moved(task: Task, shown: np.ndarray) -> float:
                 images = _images(task, np.array([index[position], *near, *_some(kept[NEIGHBOURS:], 2 * NEIGHBOURS)]))
                 same = images[1:].gather(0, images[1:].abs().argmin(0, keepdim=True))
                 whole, rest = (shift_errors(own[0], own[1 : 1 + len(near)]) for own in (images, images - same))
-                errors.append((float(whole[:, 0, 0].min()), float(torch.minimum(whole, rest).min())))
+                fixed = torch.stack([whole[:, 0, 0].min(), *(own[0].square().sum() for own in (images, images - same))])
+                errors.append((float(fixed.min()), float(torch.minimum(whole, rest).min())))
         if errors:
             nearest, best = (min(own) for own in zip(*errors, strict=True))
             still, shifted = still + nearest, shifted + best

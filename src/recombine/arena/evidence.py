@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from pydantic import Field
 
-from recombine.arena.assumptions import ASSUMPTIONS, inner_holdout, measured
-from recombine.arena.protocol import PLAIN, ArenaTask, Protocol, Rule
+from recombine.arena.assumptions import ASSUMPTIONS, measured
+from recombine.arena.protocol import PLAIN, Protocol, Rule
 from recombine.arena.result import Arena, clipped
 from recombine.errors import InvalidValue
 from recombine.files import read_given
@@ -61,17 +61,17 @@ class Evidence(Frozen):
 
     @classmethod
     def of(cls, arena: Arena, protocol: Protocol) -> Self:
-        """Return an arena's results; assumptions are measured as those of any other task."""
+        """Return an arena's results; assumptions are measured on the second hold-outs, on which remedies are tried."""
         rule = protocol.prescription
         fields: dict[str, Any] = {"assumptions": {}, "held_out": {}, "inner": {}, "images": {}, "seconds": {}}
         for task, chosen in arena.chosen.items():
-            base = protocol.tasks[task].base
-            known = measured(ArenaTask(base=base, inner=inner_holdout(base.task)).tuning.task, rule.rank)
-            fields["assumptions"][task] = {name: own if np.isfinite(own) else None for name, own in known.items()}
-            fields["images"][task] = base.task.rendering_key
+            own = protocol.tasks[task]
+            known = measured(own.tuning.task, rule.rank)
+            fields["assumptions"][task] = {name: one if np.isfinite(one) else None for name, one in known.items()}
+            fields["images"][task] = own.base.task.rendering_key
             data = {name: arena.scores(task, name) for name in chosen}
-            fields["held_out"][task] = {name: clipped(own["ood_r2"]).tolist() for name, own in data.items()}
-            fields["seconds"][task] = {name: float(own["seconds"].mean()) for name, own in data.items()}
+            fields["held_out"][task] = {name: clipped(one["ood_r2"]).tolist() for name, one in data.items()}
+            fields["seconds"][task] = {name: float(one["seconds"].mean()) for name, one in data.items()}
             if arena.log is not None:
                 groups = arena.log[arena.log["task"] == task].groupby(["remedy", "configuration"])
                 logs = {name: log for (name, number), log in groups if chosen.get(name) == number}
@@ -107,12 +107,13 @@ class Evidence(Frozen):
     def effect(self, remedy: str, assumptions: Mapping[str, float | None]) -> Interval | None:
         """Return the predicted effect of a remedy, or None if no task has it.
 
-        The interval is one for a new task: its width is that of the effects over tasks, and as many tasks count as
-        the weights are worth.
+        Tasks on which its assumptions fail do not count, unless they fail on all. The interval is one for a new task:
+        its width is that of the effects over tasks, and as many tasks count as the weights are worth.
         """
         from scipy.special import stdtrit
 
         known = [task for task, own in self.held_out.items() if {remedy, PLAIN} <= set(own)]
+        known = [task for task in known if not self.rule.failing(remedy, self.assumptions[task])] or known
         if not known:
             return None
         weights = np.array([self.similarity(task, assumptions) for task in known])

@@ -17,7 +17,7 @@ import numpy as np
 from recombine.arena.assumptions import inner_holdout, measured
 from recombine.arena.evidence import AVERAGE, BROADCAST, PRESCRIBED, Evidence, best_tried, learnt, regrets
 from recombine.arena.protocol import PLAIN, ArenaTask, Rule
-from recombine.arena.result import clipped
+from recombine.arena.result import LOWEST, clipped
 from recombine.arena.scores import Scorer
 from recombine.comparison import compare
 from recombine.console import aligned, counted, number
@@ -149,12 +149,14 @@ def prescribe(
     known = measured(tuning.task, rule.rank)
     table = _table(spec, fitting, known, evidence, rule)
     left = table[table["left out"] == ""]
-    validation = None if evidence is None else evidence.validation(trial=bool(seeds))
+    predicts = evidence is not None and bool(np.isfinite(left["effect"]).any())
+    validation = evidence.validation(trial=bool(seeds)) if evidence is not None and predicts else None
     always = None if evidence is None or validation is None else _always(evidence, validation, left["remedy"], fitting)
     tried = _tried(left, always, rule, all_named=remedies is not None)
     trial = _trial(tuning, tried, seeds, store, rule, **options) if seeds and tried else None
     if trial is not None:
         table["time"] = table["remedy"].map(trial.times).fillna(table["time"])
+        always = always if always == PLAIN or always in trial.learnt else None
     remedy, use = _use(tried, trial, table, rule, always)
     similar = None if evidence is None else max(evidence.held_out, key=lambda task: evidence.similarity(task, known))
     sentences = (
@@ -199,7 +201,8 @@ def _table(
         effect, times, fails = None, list[float](), rule.failing(name, known)
         if evidence is not None:
             effect = evidence.effect(name, known) or evidence.effect(own.kind, known)
-            times = [task[own.kind] / task[PLAIN] for task in evidence.seconds.values() if {own.kind, PLAIN} <= {*task}]
+            known_as = name if any(name in task for task in evidence.seconds.values()) else own.kind
+            times = [task[known_as] / task[PLAIN] for task in evidence.seconds.values() if {known_as, PLAIN} <= {*task}]
         if (task := spec.with_remedy(own).task) not in images:
             images[task] = task.training_images(spec.seed)
         specific = tuple(one for one in rule.assumed(name) if one != "coverage")  # what a plain decoder does not assume
@@ -225,7 +228,7 @@ def _always(
     None if prescriptions are better, or if that remedy is left out.
     """
     lost = regrets(validation)
-    best = min(lost, key=lambda name: (lost[name], name == PRESCRIBED))
+    best = min(lost, key=lambda name: (lost[name], name != PRESCRIBED))
     name = {PRESCRIBED: None, BROADCAST: BROADCAST, AVERAGE: evidence.best_on_average()}[best]
     return PLAIN if name == PLAIN else next((own for own in left if name in (own, remedies[own].kind)), None)
 
@@ -240,7 +243,7 @@ def _tried(left: pandas.DataFrame, always: str | None, rule: Rule, *, all_named:
         others = left["remedy"][~is_known] if all_named else []
         firsts = list(dict.fromkeys([always or PLAIN, *left["remedy"][is_known]]))
         return [*[name for name in firsts if name != PLAIN][: rule.tried], *others]
-    first = left[left["assumes"] != ()].drop_duplicates("assumes")["remedy"]
+    first = left.drop_duplicates("assumes")["remedy"]
     return list(dict.fromkeys([*first, *left["remedy"]]))[: rule.tried]
 
 
@@ -287,8 +290,10 @@ def _use(
         if best != always:
             return best, f"{_advice(best)}, which was better in the trial than {_named(always)}"
         reason = "since prescriptions do not beat one remedy for all"
-        if trial is not None and (other := trial.best(tried, rule)) != always:
-            reason += f", although the trial speaks for {_named(other)}"
+        if trial is not None and (other := trial.best(tried, rule)) not in (always, PLAIN):
+            reason += f", although the trial speaks for {other}"
+        elif trial is not None and other != always:
+            reason += f", although it did not gain {_enough(trial)}"
         return always, f"{_advice(always)}, {reason}"
     if not tried:
         return PLAIN, _advice(PLAIN)
@@ -299,9 +304,13 @@ def _use(
         return best, _advice(best)
     best = trial.best(tried, rule)
     if best != PLAIN:
-        return best, f"{_advice(best)}, which was best in the trial"
-    reason = "more than seeds vary" if len(trial.scores) > 1 else "in the trial"
-    return PLAIN, f"{_advice(PLAIN)}, since no remedy gained {reason}"
+        chance = "" if len(trial.scores) > 1 else " of one seed, which may be chance"
+        return best, f"{_advice(best)}, which was best in the trial{chance}"
+    return PLAIN, f"{_advice(PLAIN)}, since no remedy gained {_enough(trial)}"
+
+
+def _enough(trial: _Trial) -> str:
+    return "more than seeds vary in the trial" if len(trial.scores) > 1 else "anything in the trial"
 
 
 def _named(remedy: str) -> str:
@@ -320,11 +329,11 @@ def _effect(row: Any) -> str:
 def _on_assumptions(known: Mapping[str, float], inner: Any, left: int, total: int, rule: Rule) -> str:
     parts = {
         "hold": [f"{name} {number(value)}" for name, value in known.items() if round(value, 2) >= rule.holds],
-        "fail": [f"{name} {number(value)}" for name, value in known.items() if rule.fails(value)],
+        "fail": [f"{name} {number(max(value, LOWEST))}" for name, value in known.items() if rule.fails(value)],
         "cannot be tested": [name for name, value in known.items() if np.isnan(value)],
     }
     texts = "; ".join(f"{', '.join(own)} ({verb})" for verb, own in parts.items() if own)
-    return f"Measured on kept images, with {inner} as inner hold-out: {texts}; {left} of {total} remedies remain."
+    return f"Measured on kept images, with {inner} as inner hold-out: {texts}; remedies that remain: {left} of {total}."
 
 
 def _on_trial(tried: Sequence[str], trial: _Trial | None, table: pandas.DataFrame, similar: str | None) -> str:

@@ -72,7 +72,7 @@ class ArenaTask(Frozen):
     base: RunSpec
     """Task, plain decoder and recipe."""
     inner: AnyHoldout
-    """The second hold-out, inside the kept combinations."""
+    """The second hold-out, inside the kept combinations; in the arena it is that of `inner_holdout`."""
     about: str = ""
     """What the task is, and where it comes from."""
 
@@ -83,10 +83,6 @@ class ArenaTask(Frozen):
         if bool(task.left_out.any()):
             excluded = Mask(points=task.grid.positions(torch.nonzero(task.held_out | task.left_out).flatten()).tolist())
         return self.base.replace(task=task.replace(excluded=excluded, holdout=self.inner, region="kept"))
-
-
-def _assumed() -> dict[str, tuple[Assumption, ...]]:
-    return {name: remedy.assumes for name, remedy in REMEDIES.items()}
 
 
 class Rule(Frozen):
@@ -104,8 +100,8 @@ class Rule(Frozen):
     """Of the tests, over all tried remedies, whether one is better than the plain decoder."""
     learnt: float = 0.9
     """Least R² on kept images of a decoder that has learnt them; what has not is never prescribed."""
-    assumes: dict[str, tuple[Assumption, ...]] = Field(default_factory=_assumed)
-    """What each remedy assumes."""
+    assumes: dict[str, tuple[Assumption, ...]] = Field(default_factory=dict)
+    """What remedies assume, if it is not what their classes say."""
 
     def assumed(self, remedy: str) -> tuple[Assumption, ...]:
         """Return what a remedy assumes, given by name, with or without settings."""
@@ -196,7 +192,7 @@ SPRITES = SpriteTask(
 TASKS: Mapping[str, ArenaTask] = {
     "bump": _task(
         "A bump at (x, y) on 28 × 28 pixels; the box in the middle is held out (Liang et al. 2025).",
-        BumpTask(training="each"), "x<=5,y<=5|x>=23,y>=23",
+        BumpTask(training="each"), "corner:factors=x,y:start=20,20",
     ),
     "square": _task(
         "A square at (x, y) on 64 × 64 pixels; a quadrant is held out (Liu et al. 2018).",
@@ -204,26 +200,27 @@ TASKS: Mapping[str, ArenaTask] = {
             size=64, shapes=("square",), factors=("x=5..58..28", "y=5..58..28"), fixed=("scale=9",), training="each",
             holdout="corner:14",
         ),
-        "corner:5:low",
+        "corner:factors=x,y:start=7,7:side=low",
     ),
     "bumps": _task(
         "Bumps with four factors, of which at most two are beyond their thresholds in training.",
         BumpsTask(
             factors=("x=8", "y=8", "size=4", "intensity=4"), training="each", holdout="orthotopic:2",
         ),
-        "corner:2:factors=size,intensity",
+        "corner:factors=x,y:start=1,1:side=low",
     ),
     "balls": _task(
         "Two balls that move up and down; only one at a time is beyond the middle (Lachapelle et al. 2023).",
-        BallsTask(size=64, factors=("y=20", "y2=20"), training="each", holdout="L_shaped"), "corner:3:low",
+        BallsTask(size=64, factors=("y=20", "y2=20"), training="each", holdout="L_shaped"),
+        "corner:factors=y,y2:start=3,3:side=low",
     ),
     "orthogonal": _task(
         "Two sprites of five factors each; in training one of them is always the same (Wiedemer et al. 2023).",
-        SPRITES, "corner:2:factors=x,y",
+        SPRITES, "corner:factors=x2,y2:start=2,2",
     ),
     "diagonal": _task(
         "Two sprites of five factors each, which are nearly alike in training (Wiedemer et al. 2023).",
-        SPRITES.replace(holdout="diagonal:1:blocks=5,5"), "corner:3:factors=x,y2",
+        SPRITES.replace(holdout="diagonal:1:blocks=5,5"), "corner:factors=x2,x:start=0,0:side=low",
     ),
     "shapes": _task(
         "Shapes in grey with five factors, as dSprites has; hearts on the right are held out.",
@@ -231,7 +228,7 @@ TASKS: Mapping[str, ArenaTask] = {
             size=64, factors=("shape=3", "x=8", "y=8", "scale=3", "rotation=4"), training="each",
             holdout="shape==heart,x>=32",
         ),
-        "shape==square,x<=32,y<=32",
+        "corner:factors=shape,x:start=0,1:side=low",
     ),
 }  # fmt: skip
 
@@ -277,4 +274,5 @@ GATES: Mapping[str, str] = {
 }
 """How it is known that a remedy works as its paper says: it composes a function that it should compose and a plain
 network does not (`tests/remedies`), or reaches the paper's own number. Controls are not expected to help."""
-PROTOCOL = Protocol(tasks=dict(TASKS), remedies=dict(REMEDY_CONFIGURATIONS))
+ASSUMED = {name: REMEDIES[name].assumes for name in REMEDY_CONFIGURATIONS if name != PLAIN}
+PROTOCOL = Protocol(tasks=dict(TASKS), remedies=dict(REMEDY_CONFIGURATIONS), prescription=Rule(assumes=ASSUMED))

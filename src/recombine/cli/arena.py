@@ -31,7 +31,7 @@ def arena(
     *,
     task: Annotated[list[str] | None, Parameter(name="--task")] = None,
     remedy: Annotated[list[str] | None, Parameter(name="--remedy")] = None,
-    inner: str = "random:fraction=0.1",
+    inner: str | None = None,
     full: bool = False,
     seeds: Whole | None = None,
     register: bool = False,
@@ -50,7 +50,8 @@ def arena(
     remedy
         Name of a remedy of the arena, or text of any other, such as one of your own. Default: all of the arena's.
     inner
-        Second hold-out of tasks that are not the arena's, by which configurations are chosen.
+        Second hold-out of tasks that are not the arena's, by which configurations are chosen. Default: a corner of two
+        factors.
     full
         Tune everything, and evaluate with all of the protocol's seeds.
     seeds
@@ -60,13 +61,14 @@ def arena(
     out
         Folder for the protocol, the log of tuning, the scores, the table and the figure.
     """
-    from recombine.arena import PROTOCOL
+    from recombine.arena import PROTOCOL, inner_holdout
     from recombine.arena.protocol import BASE, FILE
 
     protocol = PROTOCOL
     for text in task or ():
         if text not in PROTOCOL.tasks:
-            protocol = protocol.with_task(text, BASE.replace(task=text), inner)
+            base = BASE.replace(task=text)
+            protocol = protocol.with_task(text, base, inner or inner_holdout(base.task))
     protocol = protocol.part(task or (), remedy or ())
     registered = _registered(out, protocol, overwrite)
     if register:
@@ -84,9 +86,10 @@ def _registered(out: Path, protocol: Protocol, overwrite: bool) -> Protocol:
         write_into(out, {FILE: protocol.to_json().encode()})
         return protocol
     known = Protocol.from_json(read_given(file, "out").decode())
-    same = known.replace(tasks=known.tasks | protocol.tasks, remedies=known.remedies | protocol.remedies)
-    if same != known or protocol.seeds != known.seeds or protocol.tuning_seeds != known.tuning_seeds:
-        raise InvalidValue("out", str(out), "a folder whose protocol has these tasks and remedies, or --overwrite")
+    if known != protocol.replace(tasks=known.tasks | protocol.tasks, remedies=known.remedies | protocol.remedies):
+        raise InvalidValue(
+            "out", str(out), "a folder whose protocol has these tasks, remedies and rules, or --overwrite"
+        )
     return known
 
 

@@ -348,11 +348,12 @@ def _least_squares(gram: Tensor, targets: Tensor, used: Tensor) -> Tensor:
 
 
 def _one_by_one(gram: Tensor, targets: Tensor) -> Tensor:
-    """Return the weights by scipy's active-set method, from a Cholesky factor of each Gram matrix."""
+    """Return the weights by scipy's active-set method, from a square root of each Gram matrix."""
     from scipy.optimize import nnls  # half a second
 
-    factor = torch.linalg.cholesky(gram)
-    right = torch.linalg.solve_triangular(factor, targets[..., None], upper=False)[..., 0]
-    problems = zip(factor.mT.cpu().numpy(), right.cpu().numpy(), strict=True)
+    values, vectors = torch.linalg.eigh(gram.cpu())
+    roots = values.clamp(min=RIDGE).sqrt()[..., None]  # rounding makes some negative
+    turned = vectors.mT @ targets.cpu()[..., None] / roots
+    problems = zip((roots * vectors.mT).numpy(), turned[..., 0].numpy(), strict=True)
     weights = np.array([nnls(matrix, vector, maxiter=100 * len(vector))[0] for matrix, vector in problems])
     return torch.from_numpy(weights).to(targets)

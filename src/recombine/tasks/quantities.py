@@ -77,6 +77,7 @@ class Quantity:
 FORMS = {
     "factors": "NAME=COUNT or NAME=LOW..HIGH..COUNT with at least 2 values, such as x=8 or scale=6..12..4",
     "fixed": "NAME=VALUE, such as hue=120",
+    "class_boundaries": "NAME=VALUE, such as hue=120",
 }
 
 
@@ -104,6 +105,7 @@ def _written(number: float) -> str:
 
 FactorText = Annotated[str, AfterValidator(partial(_normalised, "factors"))]
 FixedText = Annotated[str, AfterValidator(partial(_normalised, "fixed"))]
+BoundaryText = Annotated[str, AfterValidator(partial(_normalised, "class_boundaries"))]
 
 
 class QuantityTask(Task):

@@ -29,7 +29,7 @@ from recombine.errors import InvalidValue
 from recombine.factors import TURN
 from recombine.records import ADDED
 from recombine.tasks.base import TASKS
-from recombine.tasks.quantities import FactorText, FixedText, Quantity, QuantityTask
+from recombine.tasks.quantities import BoundaryText, FactorText, Quantity, QuantityTask
 from recombine.tasks.shapes import SMALLEST, cos_sin, coverage
 
 CHANNELS = 3
@@ -155,7 +155,7 @@ class SpriteTask(Scene):
     """Available shapes: a shape factor with k values uses the first k; without it, the first one is drawn."""
     colour: bool = False
     """Draw in colour even if hue is not a factor."""
-    class_boundaries: Annotated[tuple[FixedText, ...], ADDED] = ()
+    class_boundaries: Annotated[tuple[BoundaryText, ...], ADDED] = ()
     """Class boundaries, such as hue=120,scale=13: outputs in the right classes of hue and scale count as right."""
 
     @property
@@ -175,8 +175,8 @@ class SpriteTask(Scene):
         if not self.shapes or len(set(self.shapes)) < len(self.shapes):
             raise InvalidValue("shapes", ",".join(self.shapes), "one or more distinct shapes")
         known = {"hue", "scale"} & {*self.grid.names} if self.sprites == 1 and self.in_colour else set()
-        if not known >= self._boundaries.keys():
-            allowed = "boundaries of hue and scale, if they are factors of a single sprite in colour"
+        if not known >= self._boundaries.keys() or len(self._boundaries) < len(self.class_boundaries):
+            allowed = "one boundary each of hue and scale, if they are factors of a single sprite in colour"
             raise InvalidValue("class_boundaries", ",".join(self.class_boundaries), allowed)
         return super()._check()  # type: ignore[operator]  # a plain method once the class is made
 

@@ -211,7 +211,7 @@ def _pictured(batch: Batch) -> dict[str, Any]:
     drawn = every[:, at]
     alone = [signals(batch, part[at]) for part in metrics.averaged_codes(codes, task.code_sizes, codes[~held])]
     memories = truth[((points == points[at]).any(dim=1) & ~held).to(batch.device)]
-    gram, products = memories @ memories.mT, drawn @ memories.mT
+    gram, products = memories.double() @ memories.double().mT, drawn.double() @ memories.double().mT
     weights = metrics.nonnegative_weights(gram.expand(*products.shape, len(gram)), products)
     best_sum = (weights @ memories.double()).to(drawn.dtype)
     panels = torch.cat([drawn, best_sum, *alone, truth[at].expand(len(batch), -1, -1)], dim=1)
