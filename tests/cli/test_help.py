@@ -2,7 +2,10 @@
 
 import contextlib
 import io
+import json
+import os
 import re
+import subprocess
 import sys
 
 import pytest
@@ -11,7 +14,6 @@ from recombine.cli import COMMANDS
 from recombine.cli.sweep import PARTS as SPEC_PARTS
 from recombine.decoders import DECODERS
 from recombine.papers.forced_rendering import PAPER as DEFAULT
-from recombine.remedies import REMEDIES
 from recombine.tasks import TASKS
 from recombine.training import DEVICES
 from tests.command import run
@@ -53,19 +55,27 @@ def test_choices_are_listed(command, monkeypatch):
     assert set(CHOICES[command]) <= words
 
 
-@pytest.fixture
-def own_parts(monkeypatch):
-    """No parts of papers and of other tests, which make help texts longer."""
-    for registry in (*SPEC_PARTS.values(), TASKS, REMEDIES):
-        for kind, own in list(registry.items()):
-            is_ours = getattr(sys.modules[own.__module__], own.__name__, None) is own  # not made by a test
-            if not is_ours or not re.match(r"recombine\.(?!papers)", own.__module__):
-                monkeypatch.delitem(registry, kind)
+@pytest.fixture(scope="module")
+def fresh_texts():
+    """The help of every command in a process without the parts of papers and of other tests."""
+    script = f"""
+import contextlib, io, json
+from tests.command import run
+texts = {{}}
+for command in {ALL}:
+    with contextlib.redirect_stdout(io.StringIO()) as output:
+        run(*command.split(), "--help")
+    texts[command] = output.getvalue()
+print(json.dumps(texts))
+"""
+    words = [sys.executable, "-c", script]
+    done = subprocess.run(words, capture_output=True, text=True, env={**os.environ, "COLUMNS": "100"}, check=True)
+    return json.loads(done.stdout)
 
 
 @pytest.mark.parametrize("command", ALL)
-def test_help_fits_two_screens(command, own_parts, monkeypatch):
-    text = help_of(command, 100, monkeypatch, "--help")
+def test_help_fits_two_screens(command, fresh_texts, monkeypatch):
+    text = fresh_texts[command]
     assert 5 < text.count("\n") <= 80
     if command == "train":
         assert "--width" in text

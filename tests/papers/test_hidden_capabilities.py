@@ -39,7 +39,6 @@ def test_only_a_single_coloured_sprite_has_classes():
         with pytest.raises(rc.InvalidValue, match="class_boundaries must be one boundary each of hue and scale"):
             rc.SpriteTask(**{"factors": ("scale=4", "hue=2", "x=4"), "class_boundaries": "scale=7", **fields})
 
-
     for wrong in ("hue=x", "hue=120,hue=130"):
         with pytest.raises(rc.InvalidValue, match="class_boundaries must be"):
             rc.SpriteTask(factors=("scale=4", "hue=2", "x=4"), class_boundaries=wrong)
