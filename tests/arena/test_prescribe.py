@@ -471,6 +471,7 @@ def test_the_command(tmp_path, capsys):
     assert (code, "(not tried)" in shown) == (0, True)
     for wrong, message in {
         f"{words} --decoder cnn": "decoder must be omitted", f"{words} --inner corner:5": "inner must be",
+        f"{words} --inner center:20": "inner.low must be",
         f"{words} --lr 1e-3 --lr 1e-2": "one spec", f"{words} --arena {tmp_path}": "arena must be",
         "prescribe nothing.py:plain": "nothing.py", f"{words} --remedy nothing": "remedy must be one of",
     }.items():  # fmt: skip

@@ -174,10 +174,11 @@ def _tuning(spec: RunSpec, inner: Any) -> RunSpec:
         if bool(tuning.task.held_out.any()):
             return tuning
     except InvalidValue as error:
-        if error.field not in ("holdout", "inner"):
+        part, _, rest = error.field.partition(".")
+        if part not in ("holdout", "inner"):
             raise
-        if inner is None:
-            raise InvalidValue("inner", None, error.allowed) from None
+        if inner is None or rest:
+            raise InvalidValue(f"inner.{rest}".rstrip("."), error.value, error.allowed) from None
     allowed = "a hold-out that leaves out some, but not all, of the kept combinations, such as random:fraction=0.1"
     raise InvalidValue("inner", str(inner), allowed)
 
