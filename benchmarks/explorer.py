@@ -24,6 +24,7 @@ from rich.table import Table
 
 import recombine as rc
 
+BROWSER = shutil.which("chromium-headless-shell") or shutil.which("chromium")
 SLOWEST, LONGEST = 30, 50
 """Frames per second, and milliseconds of a task, that are allowed on two quiet cores."""
 DRAG = """(seconds) => new Promise((done) => {
@@ -94,7 +95,7 @@ def main() -> None:
     )  # fmt: skip
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
         path = (arguments.page or write_page(Path(folder))).resolve()
-        chromium = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+        chromium = playwright.chromium.launch(executable_path=BROWSER, args=["--no-sandbox"])
         page = chromium.new_page(viewport={"width": 1200, "height": 900})
         page.goto(path.as_uri() + "#beside=-1")
         page.wait_for_timeout(2000)

@@ -9,7 +9,6 @@ training alone.
 from __future__ import annotations
 
 import argparse
-import shutil
 import tempfile
 import time
 from pathlib import Path
@@ -20,6 +19,7 @@ from rich.console import Console
 from rich.table import Table
 from torch import nn
 
+from benchmarks.explorer import BROWSER
 from recombine.page import explore
 from recombine.papers.forced_rendering import PAPER
 from recombine.specs import RunSpec
@@ -60,7 +60,7 @@ def main() -> None:
     table = Table("data", "seed", "page, s", f"allowed, s: {ALLOWED:g}", "held out, in place", "torch, s")
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
         path = explore(nn.Linear(2, 16), "x=0:3,y=0:3", training=True).save(Path(folder) / "page.html")
-        chromium = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+        chromium = playwright.chromium.launch(executable_path=BROWSER, args=["--no-sandbox"])
         page = chromium.new_page()
         page.goto(path.as_uri())
         live = PAPER.training_panel.spec
