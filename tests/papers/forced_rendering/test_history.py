@@ -34,7 +34,7 @@ def judged_by(study):
     return [claim for claim in DEFAULT.claims.values() if study in (*claim.studies, *claim.beside)]
 
 
-@pytest.mark.parametrize("study", filter(judged_by, THIRD.studies))  # others are only drawn
+@pytest.mark.parametrize("study", [*filter(judged_by, THIRD.studies)])  # others are only drawn
 def test_the_commit_that_ran_a_study_has_the_criteria_of_its_claims(study):
     data = THIRD.dataset(study)
     before = registered_at(str(data.attrs["commit"]))
