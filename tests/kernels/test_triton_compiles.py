@@ -15,12 +15,12 @@ warnings.simplefilter("ignore")
 import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
-from recombine.kernels.triton import adamw, convolution, distance, narrow, readout, vectors
+from recombine.kernels.triton import adamw, attention, convolution, distance, narrow, readout, tokens, vectors
 
 HALF = {"x", "w", "gate", "y", "z", "along", "back"}
 FULL = {"bias", "sums", "part", "kernel", "slopes", "gradient", "weights", "mean", "square", "decay", "stride", "root",
         "v", "s", "spread", "pull", "strengths", "goal", "absolute"}
-NUMBERS = {"mean_share", "beta2", "square_share", "epsilon"}
+NUMBERS = {"mean_share", "beta2", "square_share", "epsilon", "scale"}
 OTHER = {"active": "*i1", **dict.fromkeys(NUMBERS, "fp32")}
 
 def choices():
@@ -67,6 +67,15 @@ for kernel in (distance._means, distance._means_back):
     compiled(kernel, BLOCK=1024, half={"slopes"})
     compiled(kernel, BLOCK=1024, full={"x"})
 compiled(adamw._update, BLOCK=1024)
+rows, rough = {"TALL": 32, "WIDE": 128}, {"slope", "h", "up", "below", "total", "bias", "gain", "shift"}
+for slopes in (False, True):
+    for kernel in (tokens._activated, tokens._activated_back):
+        compiled(kernel, PRELU=slopes, half=rough, full={"slope_part"}, **rows)
+for kernel in (tokens._normed, tokens._normed_back):
+    compiled(kernel, half=rough, full={"gain_part", "shift_part"}, **rows)
+heads = {"PRECISION": "tf32", "TALL": 128, "WIDE": 64, "DEEP": 16}
+for kernel in (attention._attended, attention._queries_back, attention._keys_back):
+    compiled(kernel, half={"mixed", "outputs", "up", "below"}, full={"logs", "products"}, **heads)
 print("compiled")
 """
 

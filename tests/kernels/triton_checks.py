@@ -13,9 +13,11 @@ from torch.nn import functional
 from recombine.decoders import LowRankEmbedding
 from recombine.decoders.low_rank import EmbeddingParts
 from recombine.kernels.triton import adamw, convolution
+from recombine.kernels.triton.attention import Attention
 from recombine.kernels.triton.distance import PixelMeans
 from recombine.kernels.triton.narrow import NarrowConvolution
 from recombine.kernels.triton.network import TransposedConvolutions
+from recombine.kernels.triton.tokens import Activated, Normed
 from recombine.specs import RunSpec
 from recombine.tasks import BumpTask
 from recombine.training import Ensemble
@@ -88,7 +90,7 @@ def narrow_convolution(members, batch, height, width, channels, out, seed):
 def embedding(members, code_sizes, side, unit, sizes, seed):
     """Images and penalties; the first member's vectors and strengths may be so small that norms have a floor."""
     chance = torch.Generator(DEVICE).manual_seed(seed)
-    layout = FlatLayout(LowRankEmbedding(tuple(code_sizes), (side, side + 1)))
+    layout = FlatLayout(dict(LowRankEmbedding(tuple(code_sizes), (side, side + 1)).named_parameters()))
     weights = torch.randn(members, layout.size, generator=chance, device=DEVICE)
     for name, part in layout.unflatten(weights).items():
         part[0] *= sizes[name.startswith("strengths")]
@@ -126,11 +128,42 @@ def distances(members, batch, side, rough, seed):
         torch.testing.assert_close(ours, theirs, rtol=1e-2 if rough else 1e-4, atol=1e-5)
 
 
+def same_gradients(ours, expected, leaves, chance):
+    close(ours, expected)
+    gradient = torch.randn(expected.shape, generator=chance, device=DEVICE)
+    for one, other in zip(*(torch.autograd.grad(way, leaves, gradient) for way in (ours, expected)), strict=True):
+        close(one, other, rtol=1e-3)
+
+
+def layers(members, rows, width, seed):
+    """ReLU and PReLU of products plus a bias, also where the slope is negative; and layer norm of a sum."""
+    chance = torch.Generator(DEVICE).manual_seed(seed)
+    shapes = [(members, rows, width)] * 2 + [(members, width)] * 3 + [(members, 1)]
+    x, z, bias, gain, shift, slope = (
+        torch.randn(shape, generator=chance, device=DEVICE).requires_grad_() for shape in shapes
+    )
+    value = z + bias[:, None]
+    same_gradients(Activated.apply(z, bias, None), value.relu(), [z, bias], chance)
+    curved = torch.where(value > 0, value, value * slope[:, None])
+    same_gradients(Activated.apply(z, bias, slope), curved, [z, bias, slope], chance)
+    if width > 2:  # a norm of two numbers is ±1, whatever they are
+        expected = functional.layer_norm(x + value, (width,)) * gain[:, None] + shift[:, None]
+        same_gradients(Normed.apply(x, z, bias, gain, shift), expected, [x, z, bias, gain, shift], chance)
+
+
+def attention(sequences, tokens, heads, depth, seed):
+    chance = torch.Generator(DEVICE).manual_seed(seed)
+    mixed = torch.randn(sequences, tokens, 3, heads, depth, generator=chance, device=DEVICE).requires_grad_()
+    query, key, value = mixed.permute(2, 0, 3, 1, 4).unbind(0)
+    expected = torch.softmax(query @ key.mT / depth**0.5, dim=-1) @ value
+    same_gradients(Attention.apply(mixed), expected.transpose(1, 2), [mixed], chance)
+
+
 def networks(size, depth, seed):
     spec = RunSpec(task=BumpTask(size=size, training="draws:9"), decoder=f"cnn:width=16:depth={depth}", seed=seed)
     ensemble = Ensemble(spec.seeds(range(seed, seed + 2)), DEVICE)
     weights = ensemble.initial().weights.requires_grad_()
-    layout, decoder = ensemble.layout, ensemble.objective.decoder
+    layout, decoder = ensemble.layout, ensemble.objective.training
     inputs = ensemble.examples.inputs[:6].unflatten(0, (2, 3))
     images = TransposedConvolutions.apply(weights, inputs, layout.shapes, torch.float32)
     ways = [
@@ -176,6 +209,9 @@ if __name__ == "__main__":
     embedding(1, [2], 3, False, (1, 1), 0)
     distances(2, 1, 5, True, 0)
     distances(1, 2, 33, False, 0)
+    layers(2, 5, 7, 0)
+    layers(1, 3000, 8, 0)  # programs that take several tiles
+    attention(1, 130, 1, 7, 0)  # several tiles of queries and keys
     networks(7, 1, 0)
     if TIMES > 1:
         side, channels, coin, seed = st.integers(1, 6), st.sampled_from([16, 32]), st.booleans(), st.integers(0, 99)
@@ -184,5 +220,7 @@ if __name__ == "__main__":
         tried(narrow_convolution, SMALL, SMALL, side, side, SMALL, SMALL, seed)
         tried(embedding, SMALL, codes, st.integers(1, 40), coin, st.sampled_from(TINY), seed)
         tried(distances, SMALL, SMALL, st.sampled_from([1, 5, 33]), coin, seed)
+        tried(layers, SMALL, st.integers(1, 70), st.sampled_from([3, 16, 200]), seed)
+        tried(attention, SMALL, st.integers(1, 150), SMALL, st.sampled_from([1, 16, 40]), seed)
         tried(networks, st.sampled_from([7, 10, 14]), st.integers(1, 3), seed)
     print("same")

@@ -20,8 +20,8 @@ BACKENDS = {"cuda": "triton", "cpu": "cpp"}
 """Kernel package for each device type."""
 SHARED = ("network", "narrow", "adamw")
 """Modules in both backends: a whole network, convolutions with few channels, and the optimiser."""
-GPU_ONLY = ("vectors", "distance")
-"""Modules in Triton only: the vectors of a low-rank embedding, and the loss."""
+GPU_ONLY = ("vectors", "distance", "tokens", "attention")
+"""Modules in Triton only: the vectors of a low-rank embedding, the loss, what follows linear layers, and attention."""
 NARROW = {"cuda": 16, "cpu": 8}
 """Maximum number of channels of a narrow convolution by device type; above it, libraries are faster."""
 _switched_off: set[str] = set()

@@ -28,6 +28,8 @@ from recombine.decoders.tokens import EncoderLayer, PixelTokens
 
 ALIGNED = 8
 """Parameter vectors are padded to a multiple of this length (16 bytes of bfloat16, the alignment of tensor cores)."""
+TILE, TILES = 128, 256
+"""Sides of the tiles in which libraries compute products on a GPU, and the number of tiles that keep one busy."""
 Weights = Mapping[str, Tensor]
 """Parameters by name."""
 
@@ -81,36 +83,73 @@ class Forwards(NamedTuple):
 
 def linear(weights: Weights, name: str, inputs: Tensor) -> Tensor:
     """Apply a linear layer to the last axis."""
-    flat = inputs.flatten(1, -2)
-    outputs: Tensor = MemberLinear.apply(flat, weights[f"{name}.weight"], weights[f"{name}.bias"])
+    return _product(inputs, weights[f"{name}.weight"], weights[f"{name}.bias"])
+
+
+def _product(inputs: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    outputs: Tensor = MemberLinear.apply(inputs.flatten(1, -2), weight, bias)
     return outputs.unflatten(1, inputs.shape[1:-1])
 
 
 class MemberLinear(torch.autograd.Function):
-    """Linear layers of many members: `(member, example, in)` to `(member, example, out)`.
+    """Linear layers of many members: `(member, example, in)` to `(member, example, out)`, with or without a bias.
 
     For a batched product with transposed weights, torch returns a transposed gradient, which costs a pass over memory;
     this function computes the gradient in the layout of the weights.
     """
 
     @staticmethod
-    def forward(ctx: Any, inputs: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    def forward(ctx: Any, inputs: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         ctx.save_for_backward(inputs, weight)
-        return torch.baddbmm(bias[:, None], inputs, weight.mT)
+        ctx.biased = bias is not None
+        return torch.bmm(inputs, weight.mT) if bias is None else torch.baddbmm(bias[:, None], inputs, weight.mT)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         inputs, weight = ctx.saved_tensors
         (gradient,) = gradients
         below = torch.bmm(gradient, weight) if ctx.needs_input_grad[0] else None
-        return below, torch.bmm(gradient.mT, inputs), gradient.sum(dim=1)
+        return below, _weight_gradient(gradient, inputs), gradient.sum(dim=1) if ctx.biased else None
 
 
-def layer_norm(weights: Weights, name: str, inputs: Tensor) -> Tensor:
-    """Apply layer norm to the last axis."""
-    lined = (len(inputs),) + (1,) * (inputs.ndim - 2) + (-1,)
-    weight, bias = (weights[f"{name}.{part}"].view(lined) for part in ("weight", "bias"))
-    return torch.addcmul(bias, functional.layer_norm(inputs, inputs.shape[-1:]), weight)
+def _weight_gradient(gradient: Tensor, inputs: Tensor) -> Tensor:
+    """Return each member's sum over examples of gradient times input.
+
+    With few members and many examples, such as pixels, a product per member would leave most of a GPU idle, so that
+    examples are divided into parts.
+    """
+    members, examples = inputs.shape[:2]
+    tiles, parts = members * -(-gradient.shape[2] // TILE) * -(-inputs.shape[2] // TILE), 1
+    while inputs.is_cuda and 2 * parts * tiles <= TILES and not examples % (2 * parts) and examples > 4 * TILE * parts:
+        parts *= 2
+    left, right = (part.reshape(members * parts, -1, part.shape[2]) for part in (gradient, inputs))
+    sums = torch.bmm(left.mT, right)
+    return sums if parts == 1 else sums.unflatten(0, (members, parts)).sum(dim=1)
+
+
+def activated(weights: Weights, name: str, inputs: Tensor, slope: str | None = None) -> Tensor:
+    """Apply a linear layer and a ReLU or, given the name of a slope, a PReLU."""
+    own = kernels.implementation("tokens", inputs.device) if inputs.is_cuda else None
+    if own is None:
+        outputs = linear(weights, name, inputs)
+        return functional.relu(outputs) if slope is None else prelu(weights, slope, outputs)
+    products = _product(inputs, weights[f"{name}.weight"])
+    slopes = None if slope is None else weights[f"{slope}.weight"]
+    activations: Tensor = own.Activated.apply(products.flatten(1, -2), weights[f"{name}.bias"], slopes)
+    return activations.view_as(products)
+
+
+def normed(weights: Weights, name: str, values: Tensor, branch: str, inputs: Tensor) -> Tensor:
+    """Add a linear layer's outputs to values and apply layer norm to the last axis."""
+    gain, shift = weights[f"{name}.weight"], weights[f"{name}.bias"]
+    own = kernels.implementation("tokens", inputs.device) if inputs.is_cuda else None
+    if own is None:
+        lined = (len(values),) + (1,) * (values.ndim - 2) + (-1,)
+        total = functional.layer_norm(values + linear(weights, branch, inputs), values.shape[-1:])
+        return torch.addcmul(shift.view(lined), total, gain.view(lined))
+    products, bias = _product(inputs, weights[f"{branch}.weight"]), weights[f"{branch}.bias"]
+    outputs: Tensor = own.Normed.apply(values.flatten(1, -2), products.flatten(1, -2), bias, gain, shift)
+    return outputs.view_as(values)
 
 
 def prelu(weights: Weights, name: str, inputs: Tensor) -> Tensor:
@@ -277,7 +316,7 @@ def dense_members(
     named, values = layout.unflatten(weights.to(dtype)), inputs.to(dtype)
     *hidden, last = decoder.stages
     for name in hidden:
-        values = torch.relu(linear(named, f"stages.{name}.0", values))
+        values = activated(named, f"stages.{name}.0", values)
     pixels = linear(named, f"stages.{last}.0", values)
     return MemberOutputs(_images(decoder, pixels, 1))
 
@@ -300,19 +339,27 @@ def token_members(
 
 
 def _coordinate_layer(module: nn.Module, weights: Weights, name: str, tokens: Tensor) -> Tensor:
-    return prelu(weights, f"{name}.1", linear(weights, f"{name}.0", tokens))
+    return activated(weights, f"{name}.0", tokens, f"{name}.1")
 
 
 def _encoder_layer(module: nn.Module, weights: Weights, name: str, tokens: Tensor) -> Tensor:
     """Apply an encoder layer; attention treats members as additional examples."""
     heads = cast(EncoderLayer, module).heads
     mixed = linear(weights, f"{name}.mix", tokens).unflatten(-1, (3, heads, -1)).flatten(0, 1)
+    attended = _attended(mixed).flatten(-2).unflatten(0, tokens.shape[:2])
+    tokens = normed(weights, f"{name}.after_attention", tokens, f"{name}.merge", attended)
+    fed = activated(weights, f"{name}.feed.0", tokens)
+    return normed(weights, f"{name}.after_feed", tokens, f"{name}.feed.2", fed)
+
+
+def _attended(mixed: Tensor) -> Tensor:
+    """Map queries, keys and values `(sequence, token, 3, head, depth)` to outputs `(sequence, token, head, depth)`."""
+    own = kernels.implementation("attention", mixed.device) if mixed.is_cuda else None
+    if own is not None and own.takes(mixed.shape[-1], mixed.dtype):
+        outputs: Tensor = own.Attention.apply(mixed)
+        return outputs
     query, key, value = mixed.permute(2, 0, 3, 1, 4).unbind(0)
-    attended = functional.scaled_dot_product_attention(query, key, value).transpose(1, 2).flatten(-2)
-    merged = linear(weights, f"{name}.merge", attended.unflatten(0, tokens.shape[:2]))
-    tokens = layer_norm(weights, f"{name}.after_attention", tokens + merged)
-    fed = linear(weights, f"{name}.feed.2", torch.relu(linear(weights, f"{name}.feed.0", tokens)))
-    return layer_norm(weights, f"{name}.after_feed", tokens + fed)
+    return functional.scaled_dot_product_attention(query, key, value).transpose(1, 2)
 
 
 FORWARDS: dict[type[DecoderSpec], Forwards] = {
