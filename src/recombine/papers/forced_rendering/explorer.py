@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from recombine.decoders import CNN
-from recombine.papers.forced_rendering import attention
+from recombine.papers.forced_rendering import attention, prospective
 from recombine.papers.forced_rendering.penalties import ARMS, BOTH, ENTROPY, NONE, VARIANCE, penalised_spec
 from recombine.papers.forced_rendering.presets import CODES
 from recombine.papers.forced_rendering.scores import training_fit
@@ -35,10 +35,8 @@ def _labelled(study: str, spec: RunSpec, decoder: str, depth: object, remedy: st
 def decoders(preset: Any) -> Iterator[LabelledSpec]:
     """Yield the decoders worth exploring among those trained by a preset's studies."""
     yield _labelled("encodings", preset.spec(), "CNN", preset.depth)
-    for bumps in sorted(preset.bumps, reverse=True):
-        if bumps <= 100:  # more bumps hardly change the outputs
-            remedy = f"stripes and {bumps} bumps" if bumps else "stripes, no bumps"
-            yield _labelled("stripes", preset.striped_spec(bumps), "CNN", preset.depth, remedy)
+    counts = [bumps for bumps in sorted(preset.bumps, reverse=True) if bumps <= 100]  # more hardly change the outputs
+    yield from (_striped(preset, bumps) for bumps in dict.fromkeys((counts[0], counts[-1])))
     yield _labelled("encodings", preset.spec(encoding="rate"), "CNN", preset.depth)
     yield from _low_rank(preset, (NONE, BOTH))
     shallow = preset.mlp_depths[0]
@@ -47,15 +45,24 @@ def decoders(preset: Any) -> Iterator[LabelledSpec]:
     depths = {attention.COORDINATE: preset.coordinate_depth, attention.TRANSFORMER: preset.attention_depth}
     for decoder, depth in depths.items():
         yield _labelled("attention", arms[decoder, attention.BASE], decoder, depth)
+    specs = {arm.labels: arm.spec for arm in prospective.STUDY.arms(preset)}
+    whole = specs[*prospective.BROADCAST, prospective.SHARES[-1]]
+    yield _labelled("prospective", whole, "spatial broadcast", preset.prospective_depth)
     # the shallowest and the deepest networks compared; rate codes first, because their networks are smaller
     for code in reversed(CODES):
         for depth in dict.fromkeys((preset.depths[0], preset.depths[-1])):
             if depth != preset.depth:
                 yield _labelled("depth", preset.spec(encoding=code, decoder=preset.cnn(depth)), "CNN", depth)
+    yield from (_striped(preset, bumps) for bumps in counts[1:-1])
     yield from _low_rank(preset, (ENTROPY, VARIANCE))
     for code in ("onehot", "ramp", "positional"):
         yield _labelled("encodings", preset.spec(encoding=code), "CNN", preset.depth)
     yield _labelled("mlp", preset.mlp_spec("rate", shallow), "MLP", shallow)
+
+
+def _striped(preset: Any, bumps: int) -> LabelledSpec:
+    remedy = f"stripes and {bumps} bumps" if bumps else "stripes, no bumps"
+    return _labelled("stripes", preset.striped_spec(bumps), "CNN", preset.depth, remedy)
 
 
 def _low_rank(preset: Any, arms: tuple[str, ...]) -> Iterator[LabelledSpec]:

@@ -81,6 +81,8 @@ def fixed_thresholds(networks: xarray.Dataset) -> dict[str, Any]:
     return {"networks": about, "markers": {name: rules[name] for name in CHOSEN}}
 
 
+BROADCAST = ("broadcast decoder", "composes")
+"""Condition of spatial broadcast decoders that see all bumps."""
 RULES: Mapping[str, Mapping[str, Any]] = json.loads(FILE.read_text())["markers"]
 
 
@@ -104,7 +106,7 @@ class Settings(StripeSettings, factors.Settings):
         )
         return {
             ("broadcast decoder", "fails"): self.spec(decoder=broadcast, training=few),
-            ("broadcast decoder", "composes"): self.spec(decoder=broadcast),
+            BROADCAST: self.spec(decoder=broadcast),
             ("CoordConv", "fails"): self.spec(decoder=placed),
             ("CoordConv", "composes"): self.spec(decoder=placed, isolated=True, training=many),
             ("hypernetwork", "either"): self.spec(decoder=HypernetworkDecoder(width=width, depth=2)),
