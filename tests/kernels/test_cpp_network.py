@@ -52,11 +52,11 @@ def test_networks_agree_with_torch(batch, code, first, channels, doubles, seed, 
     filled(module, chance)
     codes = torch.randint(-2, 3, (batch, code), generator=chance).float()
     side = first * 2 ** sum(doubles)
-    scale = torch.randint(-2, 3, (batch, side, side), generator=chance).float()
+    scale = torch.randint(-2, 3, (batch, 1, side, side), generator=chance).float()
     image = codes[:, :, None, None].double()
     for layer in module.double()[:-1]:
         image = layer(image).relu()
-    expected = module[-1](image).squeeze(1)
+    expected = module[-1](image)
     gradients = torch.autograd.grad((expected * scale).sum(), list(module.parameters()))
     vector = torch.cat([p.detach().float().flatten() for p in module.parameters()] + [torch.zeros(3)])
     vector.requires_grad_()

@@ -42,10 +42,11 @@ def compiled(kernel, half=frozenset(), full=frozenset(), **fixed):
     triton.compile(source, target=GPUTarget("cuda", 90, 32), options={"num_warps": 4})
 
 square = {"CI": 64, "CO": 64, "PRECISION": "tf32", "STAGES": 3}
+tall = {"ROWS": 128, "EDGE": 128}
 for up, back in choices():
-    compiled(convolution._gathered_product, **square, ROWS=128, DEEP=64, EDGE=128, UP=up, BACK=back, WIDE=True)
-compiled(convolution._gathered_product, **(square | {"CI": 16, "CO": 16}), ROWS=128, DEEP=16, EDGE=128, UP=False,
-         BACK=False, WIDE=False)
+    compiled(convolution._gathered_product, **square, **tall, DEEP=64, UP=up, BACK=back, RELU=True, WIDE=True)
+compiled(convolution._gathered_product, **(square | {"CI": 16, "CO": 16}), **tall, DEEP=16, UP=False, BACK=False,
+         RELU=False, WIDE=False)
 for up in (False, True):
     compiled(convolution._weight_product, **square, ROWS=32, UP=up)
 compiled(convolution._collect, SPLITS=4, TAPS=9, CI=64, CO=64)

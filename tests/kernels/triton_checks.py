@@ -10,7 +10,8 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from torch.nn import functional
 
-from recombine.decoders import LowRankEmbedding
+from recombine.decoders import CNN, LowRankEmbedding
+from recombine.decoders.base import Interface, build_seeded
 from recombine.decoders.low_rank import EmbeddingParts
 from recombine.kernels.triton import adamw, convolution
 from recombine.kernels.triton.attention import Attention
@@ -18,9 +19,6 @@ from recombine.kernels.triton.distance import PixelMeans
 from recombine.kernels.triton.narrow import NarrowConvolution
 from recombine.kernels.triton.network import TransposedConvolutions
 from recombine.kernels.triton.tokens import Activated, Normed
-from recombine.specs import RunSpec
-from recombine.tasks import BumpTask
-from recombine.training import Ensemble
 from recombine.training.adamw import adamw_update
 from recombine.training.dispatch import FlatLayout, KernelParts, grouped, resized
 
@@ -159,19 +157,20 @@ def attention(sequences, tokens, heads, depth, seed):
     same_gradients(Attention.apply(mixed), expected.transpose(1, 2), [mixed], chance)
 
 
-def networks(size, depth, seed):
-    spec = RunSpec(task=BumpTask(size=size, training="draws:9"), decoder=f"cnn:width=16:depth={depth}", seed=seed)
-    ensemble = Ensemble(spec.seeds(range(seed, seed + 2)), DEVICE)
-    weights = ensemble.initial().weights.requires_grad_()
-    layout, decoder = ensemble.layout, ensemble.objective.training
-    inputs = ensemble.examples.inputs[:6].unflatten(0, (2, 3))
+def networks(size, depth, colours, seed):
+    chance = torch.Generator(DEVICE).manual_seed(seed)
+    interface = Interface((4,), (colours, size, size) if colours > 1 else (size, size))
+    decoder, *others = (build_seeded(CNN(width=16, depth=depth), interface, seed + k).to(DEVICE) for k in range(2))
+    layout = FlatLayout(dict(decoder.named_parameters()))
+    weights = torch.stack([layout.flatten(dict(own.named_parameters())) for own in (decoder, *others)]).requires_grad_()
+    inputs = torch.rand(2, 3, 4, generator=chance, device=DEVICE)
     images = TransposedConvolutions.apply(weights, inputs, layout.shapes, torch.float32)
     ways = [
-        resized(decoder, images[:, :, None]),
+        resized(decoder, images),
         grouped(decoder, layout.unflatten(weights), inputs),
     ]
     close(*ways)
-    scale = torch.randn(ways[0].shape, generator=torch.Generator(DEVICE).manual_seed(seed), device=DEVICE)
+    scale = torch.randn(ways[0].shape, generator=chance, device=DEVICE)
     close(*(torch.autograd.grad((outputs * scale).sum(), weights, retain_graph=True)[0] for outputs in ways))
 
 
@@ -212,7 +211,8 @@ if __name__ == "__main__":
     layers(2, 5, 7, 0)
     layers(1, 3000, 8, 0)  # programs that take several tiles
     attention(1, 130, 1, 7, 0)  # several tiles of queries and keys
-    networks(7, 1, 0)
+    networks(7, 1, 1, 0)
+    networks(7, 1, 3, 0)
     if TIMES > 1:
         side, channels, coin, seed = st.integers(1, 6), st.sampled_from([16, 32]), st.booleans(), st.integers(0, 99)
         codes = st.lists(st.integers(1, 5), min_size=1, max_size=2)
@@ -222,5 +222,5 @@ if __name__ == "__main__":
         tried(distances, SMALL, SMALL, st.sampled_from([1, 5, 33]), coin, seed)
         tried(layers, SMALL, st.integers(1, 70), st.sampled_from([3, 16, 200]), seed)
         tried(attention, SMALL, st.integers(1, 150), SMALL, st.sampled_from([1, 16, 40]), seed)
-        tried(networks, st.sampled_from([7, 10, 14]), st.integers(1, 3), seed)
+        tried(networks, st.sampled_from([7, 10, 14]), st.integers(1, 3), SMALL, seed)
     print("same")

@@ -2,7 +2,7 @@
 
 Weights and biases alternate: from the code to `first` × `first` pixels, `(code, channels, first, first)`; blocks
 `(channels, channels, side, side)` that keep the size (side 3, stride 1) or double it (side 4, stride 2), with padding 1
-and a ReLU; and a final convolution to one channel, `(1, channels, 3, 3)`.
+and a ReLU; and a final convolution to grey or colours, `(colours, channels, 3, 3)`.
 """
 
 from __future__ import annotations
@@ -23,10 +23,11 @@ class NetworkShape:
     def __init__(self, shapes: Shapes) -> None:
         self.shapes, self.sizes = shapes, tuple(math.prod(shape) for shape in shapes)
         self.code, self.channels, self.first, _ = shapes[0]
+        self.colours = shapes[-1][0]
         self.doubles = tuple(weight[-1] == DOUBLING_SIDE for weight in shapes[2:-2:2])
         self.size = self.first * 2 ** sum(self.doubles)  # rows and columns of the last stage
         if len(shapes) < 4 or self.with_channels(self.channels) != shapes:
-            raise ValueError(f"shapes must be those of transposed convolutions to one channel, got {shapes}")
+            raise ValueError(f"shapes must be those of transposed convolutions and a convolution, got {shapes}")
 
     @classmethod
     @lru_cache(maxsize=256)
@@ -40,4 +41,4 @@ class NetworkShape:
         for doubles in self.doubles:
             side = DOUBLING_SIDE if doubles else SIDE
             shapes += [(channels, channels, side, side), (channels,)]
-        return (*shapes, (1, channels, SIDE, SIDE), (1,))
+        return (*shapes, (self.colours, channels, SIDE, SIDE), (self.colours,))

@@ -4,8 +4,8 @@ A GPU runs many members at once, a CPU one network at a time. `FORWARDS` lists d
 their module; all others, including user-defined decoders, run their module, batched by `torch.func.vmap`. Entries do
 not apply to subclasses, which may build different networks. Tests compare every entry with the module.
 
-Whole-network kernels support only grey images; colour images use grouped convolutions (many members) or the module (one
-network). With many members, weights have a leading member axis and activations are `(member, batch, …)`.
+Whole-network kernels for a CPU support only grey images; colour images use the module there. With many members, weights
+have a leading member axis and activations are `(member, batch, …)`.
 """
 
 from __future__ import annotations
@@ -178,7 +178,7 @@ def cnn_members(
     """Return outputs of many members."""
     images = _kernel_images(layout, weights, inputs, dtype) if inputs.is_cuda else None
     if images is not None:
-        return MemberOutputs(resized(decoder, images.unsqueeze(2)))
+        return MemberOutputs(resized(decoder, images))
     named = {name: part.to(dtype) for name, part in layout.unflatten(weights).items()}
     return MemberOutputs(grouped(decoder, named, inputs.to(dtype)))
 
@@ -186,14 +186,13 @@ def cnn_members(
 def cnn_one(decoder: StagedDecoder, layout: FlatLayout, weights: Tensor, inputs: Tensor) -> MemberOutputs | None:
     """Return outputs of one network on a CPU."""
     images = _kernel_images(layout, weights, inputs, inputs.dtype)
-    return None if images is None else MemberOutputs(_last(decoder)[1](images.unsqueeze(1)))
+    return None if images is None else MemberOutputs(_last(decoder)[1](images))
 
 
 def _kernel_images(layout: FlatLayout, weights: Tensor, inputs: Tensor, dtype: torch.dtype) -> Tensor | None:
-    """Return images `(*member, batch, y, x)` from whole-network kernels, or None if they do not apply."""
+    """Return images `(*member, batch, channel, y, x)` from whole-network kernels, or None if they do not apply."""
     network = kernels.implementation("network", inputs.device)
-    is_grey = layout.shapes[-1] == (1,)  # the last bias
-    if network is None or not is_grey or not network.takes(layout.shapes, inputs.shape[-2], dtype):
+    if network is None or not network.takes(layout.shapes, inputs.shape[-2], dtype):
         return None
     images: Tensor = network.TransposedConvolutions.apply(weights, inputs, layout.shapes, dtype)
     return images

@@ -38,7 +38,14 @@ def test_the_decoders_that_matter_fit_at_the_papers_size():
     remedies = ("none", "stripes, no bumps", "stripes and 100 bumps")
     assert {("bump", "CNN", "4", remedy) for remedy in remedies} <= set(fitting)
     assert {("onehot", "low-rank", "–", remedy) for remedy in ("none", "both penalties")} <= set(fitting)
-    assert {own[1] for own in fitting} == {"CNN", "low-rank", "MLP", "coordinate MLP", "transformer", "spatial broadcast"}
+    assert {own[1] for own in fitting} == {
+        "CNN",
+        "low-rank",
+        "MLP",
+        "coordinate MLP",
+        "transformer",
+        "spatial broadcast",
+    }
     assert {own[2] for own in fitting if own[1] == "CNN"} >= {"2", "4"}
     assert all(own.spec.task.grid == decoders[0].spec.task.grid for own in decoders)
 

@@ -78,27 +78,29 @@ class _Plan(NetworkShape):
 
 
 def takes(shapes: Shapes, batch: int, dtype: torch.dtype) -> bool:
-    """Return whether kernels support a network. All float32 networks are supported, since padding still pays off."""
-    return dtype == torch.float32 and batch > 0
+    """Return whether kernels support a network: any width, since padding still pays off, but grey images only."""
+    return dtype == torch.float32 and batch > 0 and NetworkShape.of(shapes).colours == 1
 
 
 class TransposedConvolutions(torch.autograd.Function):
-    """Decode codes `(batch, code)` to images `(batch, y, x)`. Only parameters have gradients, and backward runs once.
+    """Decode codes `(batch, code)` to images `(batch, 1, y, x)`.
 
-    `weights` are the flattened parameters with these `shapes`, possibly followed by others; `dtype` is float32.
+    Only parameters have gradients, and backward runs once. `weights` are the flattened parameters with these `shapes`,
+    possibly followed by others; `dtype` is float32.
     """
 
     @staticmethod
     def forward(ctx: Any, weights: Tensor, codes: Tensor, shapes: Shapes, dtype: torch.dtype) -> Tensor:
         plan, weights, codes, batch = _Plan.of(shapes), weights.contiguous(), codes.contiguous(), len(codes)
         fits = weights.ndim == 1 and len(weights) >= plan.parameters and codes.shape == (batch, plan.code)
+        fits &= plan.colours == 1
         if not fits or {dtype, weights.dtype, codes.dtype} != {torch.float32}:  # else kernels read out of bounds
             raise ValueError(
                 f"weights and codes must fit the network, in float32, got {tuple(weights.shape)}, {tuple(codes.shape)}"
             )
         sizes = plan.memory(batch)
         prepared, stages = take_buffer(sizes.prepared), take_buffer(sizes.stages)
-        images = codes.new_empty(batch, sizes.image, sizes.image)
+        images = codes.new_empty(batch, 1, sizes.image, sizes.image)
         padded = plan.padded(weights)
         plan.call("prepare", padded, prepared)
         by_chunks(batch, partial(plan.call, "forward", padded, prepared, codes, stages, images, batch))

@@ -70,7 +70,8 @@ def edge_of(height: int, width: int) -> int:
 def _gathered_product(
     x, w, bias, gate, y, sums, images, height, width, in_width, out_height, out_width, x_member, y_member,
     CI: tl.constexpr, CO: tl.constexpr, ROWS: tl.constexpr, DEEP: tl.constexpr, EDGE: tl.constexpr,
-    UP: tl.constexpr, BACK: tl.constexpr, WIDE: tl.constexpr, PRECISION: tl.constexpr, STAGES: tl.constexpr,
+    UP: tl.constexpr, BACK: tl.constexpr, RELU: tl.constexpr, WIDE: tl.constexpr, PRECISION: tl.constexpr,
+    STAGES: tl.constexpr,
 ):  # fmt: skip
     """Compute all output channels for a tile of pixels, in the forward (BACK = 0) or input-gradient (BACK = 1) pass.
 
@@ -129,7 +130,8 @@ def _gathered_product(
         tl.store(sums + at + out, tl.sum(total, axis=0))
     else:
         total += tl.load(bias + member * CO + out)[None, :].to(tl.float32)
-        total = tl.where(total <= 0, 0.0, total)  # NaN stays NaN
+        if RELU:
+            total = tl.where(total <= 0, 0.0, total)  # NaN stays NaN
     tl.store(y + target, total.to(y.dtype.element_ty), mask=inside[:, None])
 
 
@@ -232,15 +234,15 @@ def precision(tensor: Tensor) -> str:
     return "ieee" if tensor.dtype == torch.float32 and not torch.backends.cuda.matmul.allow_tf32 else "tf32"
 
 
-def forward(x: Tensor, w: Tensor, bias: Tensor, up: bool) -> Tensor:
-    """Return the ReLU of a transposed convolution, bordered like its input."""
+def forward(x: Tensor, w: Tensor, bias: Tensor, up: bool, *, relu: bool = True) -> Tensor:
+    """Return a transposed convolution, with a ReLU or without, bordered like its input."""
     members, images, height, width, channels = inner(x).shape
     scale, out = 2 if up else 1, w.shape[3]
     y = x.new_empty(members, images, scale * height + 2, scale * width + 2, out)
     _gathered_product[(triton.cdiv(images * height * width, ROWS), 4 if up else 1, members)](
         x, w, bias, x, y, x, images, height, width, width, scale * height, scale * width, x.stride(0), y.stride(0),
         CI=channels, CO=out, ROWS=ROWS, DEEP=min(channels, DEEP), EDGE=edge_of(scale * height, scale * width),
-        UP=up, BACK=False, WIDE=out >= WIDE, PRECISION=precision(x), STAGES=STAGES, num_warps=WARPS,
+        UP=up, BACK=False, RELU=relu, WIDE=out >= WIDE, PRECISION=precision(x), STAGES=STAGES, num_warps=WARPS,
     )  # fmt: skip
     return y
 
@@ -257,7 +259,7 @@ def input_gradient(z: Tensor, w: Tensor, gate: Tensor, up: bool) -> tuple[Tensor
     _gathered_product[(tiles, 1, members)](
         z, w, z, gate, x, sums, images, height, width, inner(z).shape[3], height, width, z.stride(0), x.stride(0),
         CI=w.shape[2], CO=channels, ROWS=ROWS, DEEP=min(w.shape[2], DEEP), EDGE=edge_of(height, width),
-        UP=up, BACK=True, WIDE=channels >= WIDE, PRECISION=precision(z), STAGES=STAGES, num_warps=WARPS,
+        UP=up, BACK=True, RELU=False, WIDE=channels >= WIDE, PRECISION=precision(z), STAGES=STAGES, num_warps=WARPS,
     )  # fmt: skip
     return x, sums.sum(dim=1)
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from recombine.kernels.shapes import NetworkShape, Shapes
-from recombine.kernels.triton import convolution, readout
+from recombine.kernels.triton import colours, convolution, readout
 
 MAX_CHANNELS = 64
 """Maximum number of channels in a tile; above it, the grouped convolutions of libraries are faster."""
@@ -16,15 +16,17 @@ MAX_CHANNELS = 64
 
 def takes(shapes: Shapes, batch: int, dtype: torch.dtype) -> bool:
     """Return whether the kernels support a network and are faster for it. This requires bfloat16, a power-of-two
-    channel count that tensor cores can tile, and few enough pixels per member (with borders) for 32-bit offsets."""
+    channel count that tensor cores can tile, few colours, and few enough pixels per member (with borders) for 32-bit
+    offsets."""
     network = NetworkShape.of(shapes)
     channels, pixels = network.channels, batch * (network.size + 2) ** 2
     tiled = 16 <= channels <= MAX_CHANNELS and channels & (channels - 1) == 0
+    tiled &= network.colours <= colours.CHANNELS
     return dtype == torch.bfloat16 and tiled and channels * pixels < 2**31
 
 
 class TransposedConvolutions(torch.autograd.Function):
-    """Decode codes `(member, batch, code)` to images `(member, batch, y, x)`; only parameters have gradients.
+    """Decode codes `(member, batch, code)` to images `(member, batch, colour, y, x)`; only parameters have gradients.
 
     `weights` are `(member, parameter)` in float32: each member's flattened parameters with these `shapes`, possibly
     followed by others. Activations and products are in `dtype`.
@@ -46,21 +48,18 @@ class TransposedConvolutions(torch.autograd.Function):
             image = convolution.forward(image, along, bias, doubles)
             stages.append(image)
             taps.append(back)
-        last = kernels[-1].flatten(3).squeeze(1).transpose(1, 2).to(dtype).contiguous()
-        ctx.save_for_backward(codes, last, *stages, *taps)
-        ctx.network, ctx.spare = network, weights.shape[1] - sum(network.sizes)
-        ctx.precision = convolution.precision(image)
-        return readout.forward(image, last, biases[-1])
+        last = readout if network.colours == 1 else colours
+        images, back = last.forward(image, kernels[-1], biases[-1])
+        ctx.save_for_backward(codes, back, *stages, *taps)
+        ctx.network, ctx.last, ctx.spare = network, last, weights.shape[1] - sum(network.sizes)
+        return images
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        codes, last, *rest = ctx.saved_tensors
+        codes, back, *rest = ctx.saved_tensors
         doubles, depth = ctx.network.doubles, len(ctx.network.doubles)
         stages, taps = rest[: depth + 1], rest[depth + 1 :]
-        gradient = gradients[0].contiguous()
-        weight, bias = readout.weight_gradient(stages[-1], gradient, ctx.precision)
-        backwards = [bias[:, None], weight.transpose(1, 2)]
-        below, bias = readout.input_gradient(gradient, last, stages[-1])
+        below, bias, *backwards = ctx.last.backward(gradients[0], back, stages[-1])
         for index in reversed(range(depth)):
             weight = convolution.weight_gradient(stages[index], below, doubles[index])
             backwards += [bias, weight]

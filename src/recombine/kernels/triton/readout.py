@@ -1,4 +1,4 @@
-"""The last convolution (to one channel) of many members, with kernel 3 and padding 1. Arrays are read only once.
+"""The last convolution of many members, with kernel 3 and padding 1, to one channel. Arrays are read only once.
 
 Activations `(member, batch, y, x, channel)` have a border of zeros (see `convolution`); images `(member, batch, y, x)`
 have none. Weights are `(member, tap, channel)` with nine taps. Output pixel o depends on inputs o + k − 1.
@@ -11,7 +11,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from recombine.kernels.triton.convolution import clear_border, edge_of, inner
+from recombine.kernels.triton.convolution import clear_border, edge_of, inner, precision
 
 TILE = 2048
 """Number of pixels times channels in a tile."""
@@ -109,18 +109,27 @@ def _rows(channels: int) -> int:
     return max(16, TILE // channels)
 
 
-def forward(x: Tensor, w: Tensor, bias: Tensor) -> Tensor:
-    """Return images in float32."""
+def forward(x: Tensor, kernel: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
+    """Return images `(member, batch, 1, y, x)` in float32, and the weights `(member, tap, channel)`.
+
+    The kernel is torch's, `(member, 1, channel, 3, 3)`.
+    """
     members, images, pixels, height, width, channels = _shape(x)
-    y, rows = torch.empty(members, images, height, width, dtype=torch.float32, device=x.device), _rows(channels)
+    w = kernel.flatten(3).squeeze(1).transpose(1, 2).to(x.dtype).contiguous()
+    y, rows = torch.empty(members, images, 1, height, width, dtype=torch.float32, device=x.device), _rows(channels)
     _readout[(triton.cdiv(pixels, rows), members)](
         x, w, bias, y, pixels, height, width, x.stride(0), C=channels, ROWS=rows
     )  # fmt: skip
-    return y
+    return y, w
 
 
-def input_gradient(z: Tensor, w: Tensor, gate: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the gradient before the previous layer's ReLU, and its sums by channel, from the image gradient."""
+def backward(z: Tensor, w: Tensor, x: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Return the gradient before the ReLU of the inputs, its sums by channel, and those of bias and kernel."""
+    z = z.contiguous()
+    return *_input_gradient(z, w, x), *_weight_gradient(x, z)
+
+
+def _input_gradient(z: Tensor, w: Tensor, gate: Tensor) -> tuple[Tensor, Tensor]:
     members, images, pixels, height, width, channels = _shape(gate)
     x, rows = torch.empty_like(gate), _rows(channels)
     tiles = triton.cdiv(pixels, rows)
@@ -131,13 +140,12 @@ def input_gradient(z: Tensor, w: Tensor, gate: Tensor) -> tuple[Tensor, Tensor]:
     return x, sums.sum(dim=1)
 
 
-def weight_gradient(x: Tensor, z: Tensor, precision: str) -> tuple[Tensor, Tensor]:
-    """Return the gradients of weights `(member, tap, channel)` and bias in float32."""
+def _weight_gradient(x: Tensor, z: Tensor) -> tuple[Tensor, Tensor]:
     members, _, pixels, height, width, channels = _shape(x)
     rows = _rows(channels)
     chunk = triton.cdiv(triton.cdiv(pixels, SPLITS), rows) * rows
     part = torch.empty(members, SPLITS, 16, channels, dtype=torch.float32, device=x.device)
     _weights[(SPLITS, members)](
-        x, z, part, pixels, height, width, x.stride(0), chunk, C=channels, ROWS=rows, PRECISION=precision, STAGES=2
+        x, z, part, pixels, height, width, x.stride(0), chunk, C=channels, ROWS=rows, PRECISION=precision(x), STAGES=2
     )  # fmt: skip
-    return part.sum(dim=1)[:, :9], z.flatten(1).sum(dim=1)
+    return z.flatten(1).sum(dim=1)[:, None], part.sum(dim=1)[:, :9].transpose(1, 2)
