@@ -80,6 +80,8 @@ class Checkpoints:
         """Return the arrays of a run's checkpoint, or None if it is absent or damaged."""
         with one_line_errors(self.folder / key):
             content = self._content(key)
+        with suppress(OSError):  # an empty folder in its place, which no file could replace
+            (self.folder / key).rmdir()
         return None if content is None else unpack(content)
 
     def _content(self, key: str) -> bytes | None:

@@ -45,9 +45,8 @@ def decoders(preset: Any) -> Iterator[LabelledSpec]:
     depths = {attention.COORDINATE: preset.coordinate_depth, attention.TRANSFORMER: preset.attention_depth}
     for decoder, depth in depths.items():
         yield _labelled("attention", arms[decoder, attention.BASE], decoder, depth)
-    specs = {arm.labels: arm.spec for arm in prospective.STUDY.arms(preset)}
-    whole = specs[*prospective.BROADCAST, prospective.SHARES[-1]]
-    yield _labelled("prospective", whole, "spatial broadcast", preset.prospective_depth)
+    broadcast = prospective.shortened(preset.broadcast_spec(), 1.0)
+    yield _labelled("prospective", broadcast, "spatial broadcast", preset.prospective_depth)
     # the shallowest and the deepest networks compared; rate codes first, because their networks are smaller
     for code in reversed(CODES):
         for depth in dict.fromkeys((preset.depths[0], preset.depths[-1])):

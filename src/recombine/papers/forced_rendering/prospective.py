@@ -81,8 +81,6 @@ def fixed_thresholds(networks: xarray.Dataset) -> dict[str, Any]:
     return {"networks": about, "markers": {name: rules[name] for name in CHOSEN}}
 
 
-BROADCAST = ("broadcast decoder", "composes")
-"""Condition of spatial broadcast decoders that see all bumps."""
 RULES: Mapping[str, Mapping[str, Any]] = json.loads(FILE.read_text())["markers"]
 
 
@@ -94,10 +92,13 @@ class Settings(StripeSettings, factors.Settings):
 
     variants: ClassVar[Mapping[str, Any]] = {"quick": {"prospective_seeds": 1, "prospective_depth": 2}}
 
+    def broadcast_spec(self) -> RunSpec:
+        """Return the spec of spatial broadcast decoders that see all bumps."""
+        return self.spec(decoder=BroadcastDecoder(width=self.width, depth=self.prospective_depth))
+
     def conditions(self) -> dict[tuple[str, str], RunSpec]:
         """Return the run specs by setting and by what should happen to their networks."""
-        few, width = FEW_BUMPS[0], self.width
-        broadcast = BroadcastDecoder(width=width, depth=self.prospective_depth)
+        few, width, broadcast = FEW_BUMPS[0], self.width, self.broadcast_spec()
         placed = CoordConvDecoder(width=width, depth=self.depth)
         many = f"pick:{min(MANY, kept_combinations(self.spec()))}"
         alone, isolated = (
@@ -105,8 +106,8 @@ class Settings(StripeSettings, factors.Settings):
             for more in ({}, {"isolated": True, "mixing": 0.3})
         )
         return {
-            ("broadcast decoder", "fails"): self.spec(decoder=broadcast, training=few),
-            BROADCAST: self.spec(decoder=broadcast),
+            ("broadcast decoder", "fails"): broadcast.replace(task=broadcast.task.replace(training=few)),
+            ("broadcast decoder", "composes"): broadcast,
             ("CoordConv", "fails"): self.spec(decoder=placed),
             ("CoordConv", "composes"): self.spec(decoder=placed, isolated=True, training=many),
             ("hypernetwork", "either"): self.spec(decoder=HypernetworkDecoder(width=width, depth=2)),
@@ -130,14 +131,18 @@ class ProspectiveStudy(Study[Settings]):
         arms, seeds = [], min(preset.prospective_seeds, preset.seeds)
         for (setting, expected), spec in preset.conditions().items():
             for share in SHARES:
-                recipe = spec.recipe.replace(steps=max(1, round(share * spec.total_steps)))
                 number = 2 * seeds if expected == "either" else seeds  # as many per setting
-                arms.append(Arm((setting, expected, share), spec.replace(recipe=recipe), seeds=number))
+                arms.append(Arm((setting, expected, share), shortened(spec, share), seeds=number))
         return arms
 
     def measure(self, trials: Trials[Settings]) -> xarray.Dataset:
         result = tabulate(trials, ("setting", "expected", "share"), measured, {"value": ("marker",)})
         return result.assign_coords(marker=list(CHOSEN)).assign_attrs(base_attributes(trials, size=trials.preset.size))
+
+
+def shortened(spec: RunSpec, share: float) -> RunSpec:
+    """Return a spec with a share of its steps."""
+    return spec.replace(recipe=spec.recipe.replace(steps=max(1, round(share * spec.total_steps))))
 
 
 def measured(batch: Batch) -> dict[str, Any]:
