@@ -43,9 +43,12 @@ CASES: dict[str, Case] = {
         Case("CNN depth 8", "cnn:depth=8", 128, PUBLISHED, {"epochs": 50}),
         Case("low-rank", "low_rank", 128, LOW_RANK, {"epochs": 1000}, PENALTIES),
         Case("MLP", "mlp", 256, PUBLISHED, {"epochs": 50}),
+        Case("spatial broadcast", "broadcast", 64, PUBLISHED, {"epochs": 50}),
         Case("transformer depth 3", "transformer", 8, PUBLISHED, {"epochs": 50}),
         Case("coordinate MLP", "coordinate", 16, PUBLISHED, {"epochs": 50}),
         Case("denoiser", "denoiser:width=16", 64, {"size": 32, "training": "draws:2000"}, {"epochs": 50, "batch": 64}),
         Case("CNN, quick preset", "cnn:depth=3:width=16", 64, QUICK, {"epochs": 20}),
     )
 }
+CPU_CASES = ("CNN depth 4", "CNN, quick preset", "MLP", "low-rank")
+"""Cases that take two cores only minutes."""

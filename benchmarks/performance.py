@@ -23,7 +23,7 @@ from typing import Any
 import torch
 
 from benchmarks.blocks import performance_blocks, performance_figure
-from benchmarks.cases import CASES, PUBLISHED, Case
+from benchmarks.cases import CASES, CPU_CASES, PUBLISHED, Case
 from benchmarks.decompositions import compare_decompositions
 from benchmarks.kernels import compare_kernels
 from benchmarks.plain import WORKERS, PlainLoop, graphed_seconds
@@ -45,8 +45,6 @@ GROWTH: dict[str, tuple[int, ...]] = {
 }  # fmt: skip
 FACTORS = ("x=28", "y=28", "intensity=4", "size=0.75..1.5..4", "orientation=6")
 GROWTH_MEMBERS = 32
-CPU_CASES = ("CNN depth 4", "CNN, quick preset", "MLP", "low-rank")
-"""Cases that take two cores only minutes."""
 POINTS_MEMORY = {"cpu": 256 << 20, "cuda": 8 << 30}
 STORED_RUNS = 64
 CPU_ROUNDS = 3

@@ -10,17 +10,16 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from torch.nn import functional
 
-from recombine.decoders import CNN, LowRankEmbedding
+from recombine.decoders import CNN, BroadcastDecoder, LowRankEmbedding
 from recombine.decoders.base import Interface, build_seeded
 from recombine.decoders.low_rank import EmbeddingParts
-from recombine.kernels.triton import adamw, convolution
+from recombine.kernels.triton import adamw, convolution, network
 from recombine.kernels.triton.attention import Attention
 from recombine.kernels.triton.distance import PixelMeans
 from recombine.kernels.triton.narrow import NarrowConvolution
-from recombine.kernels.triton.network import TransposedConvolutions
 from recombine.kernels.triton.tokens import Activated, Normed
 from recombine.training.adamw import adamw_update
-from recombine.training.dispatch import FlatLayout, KernelParts, grouped, resized
+from recombine.training.dispatch import FlatLayout, KernelParts, broadcast_planes, module_members, resized
 
 DEVICE = torch.device(sys.argv[1])
 TIMES = int(sys.argv[2]) if len(sys.argv) > 2 else 4
@@ -157,21 +156,20 @@ def attention(sequences, tokens, heads, depth, seed):
     same_gradients(Attention.apply(mixed), expected.transpose(1, 2), [mixed], chance)
 
 
-def networks(size, depth, colours, seed):
+def networks(spec, size, colours, seed):
+    """Of CNNs and spatial broadcast decoders, compared with their modules."""
     chance = torch.Generator(DEVICE).manual_seed(seed)
     interface = Interface((4,), (colours, size, size) if colours > 1 else (size, size))
-    decoder, *others = (build_seeded(CNN(width=16, depth=depth), interface, seed + k).to(DEVICE) for k in range(2))
+    decoder, *others = (build_seeded(spec, interface, seed + k).to(DEVICE) for k in range(2))
     layout = FlatLayout(dict(decoder.named_parameters()))
     weights = torch.stack([layout.flatten(dict(own.named_parameters())) for own in (decoder, *others)]).requires_grad_()
-    inputs = torch.rand(2, 3, 4, generator=chance, device=DEVICE)
-    images = TransposedConvolutions.apply(weights, inputs, layout.shapes, torch.float32)
-    ways = [
-        resized(decoder, images),
-        grouped(decoder, layout.unflatten(weights), inputs),
-    ]
-    close(*ways)
-    scale = torch.randn(ways[0].shape, generator=chance, device=DEVICE)
-    close(*(torch.autograd.grad((outputs * scale).sum(), weights, retain_graph=True)[0] for outputs in ways))
+    codes = torch.rand(2, 3, 4, generator=chance, device=DEVICE)
+    if isinstance(spec, CNN):
+        images = resized(decoder, network.images(weights, codes, layout.shapes, torch.float32))
+    else:
+        images = broadcast_planes(network, layout.unflatten(weights), (size, size), codes)
+    expected = module_members(decoder, layout, weights, codes, torch.float32).outputs
+    same_gradients(images.view_as(expected), expected, [weights], chance)
 
 
 def optimiser():
@@ -211,8 +209,9 @@ if __name__ == "__main__":
     layers(2, 5, 7, 0)
     layers(1, 3000, 8, 0)  # programs that take several tiles
     attention(1, 130, 1, 7, 0)  # several tiles of queries and keys
-    networks(7, 1, 1, 0)
-    networks(7, 1, 3, 0)
+    networks(CNN(width=16, depth=1), 7, 1, 0)
+    networks(CNN(width=16, depth=1), 7, 3, 0)
+    networks(BroadcastDecoder(width=16, depth=2), 5, 3, 0)
     if TIMES > 1:
         side, channels, coin, seed = st.integers(1, 6), st.sampled_from([16, 32]), st.booleans(), st.integers(0, 99)
         codes = st.lists(st.integers(1, 5), min_size=1, max_size=2)
@@ -222,5 +221,10 @@ if __name__ == "__main__":
         tried(distances, SMALL, SMALL, st.sampled_from([1, 5, 33]), coin, seed)
         tried(layers, SMALL, st.integers(1, 70), st.sampled_from([3, 16, 200]), seed)
         tried(attention, SMALL, st.integers(1, 150), SMALL, st.sampled_from([1, 16, 40]), seed)
-        tried(networks, st.sampled_from([7, 10, 14]), st.integers(1, 3), SMALL, seed)
+        depth = st.integers(1, 3)
+        decoders = (
+            st.builds(CNN, width=st.just(16), depth=depth),
+            st.builds(BroadcastDecoder, width=channels, depth=depth),
+        )
+        tried(networks, st.one_of(*decoders), st.sampled_from([5, 10, 14]), SMALL, seed)
     print("same")

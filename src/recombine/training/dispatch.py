@@ -12,26 +12,35 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import cached_property, partial
-from typing import Any, NamedTuple, cast
+from types import ModuleType
+from typing import NamedTuple, cast
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
+from torch.func import functional_call, vmap
 from torch.nn import functional
 
 from recombine import kernels
-from recombine.decoders import CNN, MLP, CoordinateMLP, DecoderSpec, LowRank, StagedDecoder, Transformer
+from recombine.decoders import (
+    CNN,
+    MLP,
+    BroadcastDecoder,
+    CoordinateMLP,
+    DecoderSpec,
+    LowRank,
+    StagedDecoder,
+    Transformer,
+)
 from recombine.decoders.base import ToImage
 from recombine.decoders.cnn import Resize, ToChannels
 from recombine.decoders.low_rank import EmbeddingParts, LowRankDecoder, LowRankEmbedding
+from recombine.decoders.pixelwise import coordinates
 from recombine.decoders.tokens import EncoderLayer, PixelTokens
+from recombine.training.layers import Weights, activated, attended, linear, narrow_convolution, normed, prelu
 
 ALIGNED = 8
 """Parameter vectors are padded to a multiple of this length (16 bytes of bfloat16, the alignment of tensor cores)."""
-TILE, TILES = 128, 256
-"""Sides of the tiles in which libraries compute products on a GPU, and the number of tiles that keep one busy."""
-Weights = Mapping[str, Tensor]
-"""Parameters by name."""
 
 
 class FlatLayout:
@@ -81,97 +90,6 @@ class Forwards(NamedTuple):
     """Same for one float32 network on a CPU; only weights have gradients. Returns None if the module is fastest."""
 
 
-def linear(weights: Weights, name: str, inputs: Tensor) -> Tensor:
-    """Apply a linear layer to the last axis."""
-    return _product(inputs, weights[f"{name}.weight"], weights[f"{name}.bias"])
-
-
-def _product(inputs: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    outputs: Tensor = MemberLinear.apply(inputs.flatten(1, -2), weight, bias)
-    return outputs.unflatten(1, inputs.shape[1:-1])
-
-
-class MemberLinear(torch.autograd.Function):
-    """Linear layers of many members: `(member, example, in)` to `(member, example, out)`, with or without a bias.
-
-    For a batched product with transposed weights, torch returns a transposed gradient, which costs a pass over memory;
-    this function computes the gradient in the layout of the weights.
-    """
-
-    @staticmethod
-    def forward(ctx: Any, inputs: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        ctx.save_for_backward(inputs, weight)
-        ctx.biased = bias is not None
-        return torch.bmm(inputs, weight.mT) if bias is None else torch.baddbmm(bias[:, None], inputs, weight.mT)
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        inputs, weight = ctx.saved_tensors
-        (gradient,) = gradients
-        below = torch.bmm(gradient, weight) if ctx.needs_input_grad[0] else None
-        return below, _weight_gradient(gradient, inputs), gradient.sum(dim=1) if ctx.biased else None
-
-
-def _weight_gradient(gradient: Tensor, inputs: Tensor) -> Tensor:
-    """Return each member's sum over examples of gradient times input.
-
-    With few members and many examples, such as pixels, a product per member would leave most of a GPU idle, so that
-    examples are divided into parts.
-    """
-    members, examples = inputs.shape[:2]
-    tiles, parts = members * -(-gradient.shape[2] // TILE) * -(-inputs.shape[2] // TILE), 1
-    while inputs.is_cuda and 2 * parts * tiles <= TILES and not examples % (2 * parts) and examples > 4 * TILE * parts:
-        parts *= 2
-    left, right = (part.reshape(members * parts, -1, part.shape[2]) for part in (gradient, inputs))
-    sums = torch.bmm(left.mT, right)
-    return sums if parts == 1 else sums.unflatten(0, (members, parts)).sum(dim=1)
-
-
-def activated(weights: Weights, name: str, inputs: Tensor, slope: str | None = None) -> Tensor:
-    """Apply a linear layer and a ReLU or, given the name of a slope, a PReLU."""
-    own = kernels.implementation("tokens", inputs.device) if inputs.is_cuda else None
-    if own is None:
-        outputs = linear(weights, name, inputs)
-        return functional.relu(outputs) if slope is None else prelu(weights, slope, outputs)
-    products = _product(inputs, weights[f"{name}.weight"])
-    slopes = None if slope is None else weights[f"{slope}.weight"]
-    activations: Tensor = own.Activated.apply(products.flatten(1, -2), weights[f"{name}.bias"], slopes)
-    return activations.view_as(products)
-
-
-def normed(weights: Weights, name: str, values: Tensor, branch: str, inputs: Tensor) -> Tensor:
-    """Add a linear layer's outputs to values and apply layer norm to the last axis."""
-    gain, shift = weights[f"{name}.weight"], weights[f"{name}.bias"]
-    own = kernels.implementation("tokens", inputs.device) if inputs.is_cuda else None
-    if own is None:
-        lined = (len(values),) + (1,) * (values.ndim - 2) + (-1,)
-        total = functional.layer_norm(values + linear(weights, branch, inputs), values.shape[-1:])
-        return torch.addcmul(shift.view(lined), total, gain.view(lined))
-    products, bias = _product(inputs, weights[f"{branch}.weight"]), weights[f"{branch}.bias"]
-    outputs: Tensor = own.Normed.apply(values.flatten(1, -2), products.flatten(1, -2), bias, gain, shift)
-    return outputs.view_as(values)
-
-
-def prelu(weights: Weights, name: str, inputs: Tensor) -> Tensor:
-    """Apply PReLU with one slope per member."""
-    slope = weights[f"{name}.weight"].view(-1, *(1,) * (inputs.ndim - 1))
-    return torch.where(inputs > 0, inputs, inputs * slope)
-
-
-def narrow_convolution(weights: Weights, name: str, inputs: Tensor) -> Tensor:
-    """Apply a 3×3 convolution with padding 1 to images with few channels."""
-    weight, bias = weights[f"{name}.weight"], weights[f"{name}.bias"]
-    narrow = kernels.implementation("narrow", inputs.device) if inputs.is_cuda else None
-    if narrow is not None and max(weight.shape[1:3]) <= kernels.NARROW[inputs.device.type]:
-        outputs: Tensor = narrow.NarrowConvolution.apply(inputs, weight, bias)
-        return outputs
-    members, batch = inputs.shape[:2]
-    grouped = functional.conv2d(
-        inputs.transpose(0, 1).flatten(1, 2), weight.flatten(0, 1), bias.flatten(), padding=1, groups=members
-    )
-    return grouped.view(batch, members, -1, *inputs.shape[-2:]).transpose(0, 1)
-
-
 def cnn_members(
     decoder: StagedDecoder, layout: FlatLayout, weights: Tensor, inputs: Tensor, dtype: torch.dtype
 ) -> MemberOutputs:
@@ -194,8 +112,60 @@ def _kernel_images(layout: FlatLayout, weights: Tensor, inputs: Tensor, dtype: t
     network = kernels.implementation("network", inputs.device)
     if network is None or not network.takes(layout.shapes, inputs.shape[-2], dtype):
         return None
-    images: Tensor = network.TransposedConvolutions.apply(weights, inputs, layout.shapes, dtype)
+    images: Tensor = network.images(weights, inputs, layout.shapes, dtype)
     return images
+
+
+def broadcast_members(
+    decoder: StagedDecoder, layout: FlatLayout, weights: Tensor, inputs: Tensor, dtype: torch.dtype
+) -> MemberOutputs:
+    """Return outputs of many members."""
+    network = kernels.implementation("network", inputs.device) if inputs.is_cuda else None
+    named = layout.unflatten(weights)
+    colours, channels = named["stages.output.0.weight"].shape[1:3]
+    rows, columns = cast(ToImage, decoder.stages["output"][1]).image_shape[-2:]  # type: ignore[index]
+    if network is None or not network.fits(channels, colours, inputs.shape[1] * (rows + 2) * (columns + 2), dtype):
+        return module_members(decoder, layout, weights, inputs, dtype)
+    return MemberOutputs(_images(decoder, broadcast_planes(network, named, (rows, columns), inputs.to(dtype)), 3))
+
+
+def broadcast_planes(network: ModuleType, weights: Weights, plane: tuple[int, int], codes: Tensor) -> Tensor:
+    """Return images of spatial broadcast decoders `(member, batch, channel, y, x)` from convolution kernels.
+
+    Codes are the same at every pixel inside the image. So a tap of the first convolution adds one product wherever it
+    lies inside, and coordinates, times their weights, add the same to all examples.
+    """
+    *hidden, last = [weights[f"{name}.weight"] for name in _convolutions(weights)]
+    kernel, size = hidden[0].to(codes.dtype), codes.shape[2]
+    first = kernel[:, :, :size].permute(0, 2, 3, 4, 1)  # (member, code, y, x, out)
+    taps = torch.bmm(codes, first.flatten(2)).unflatten(2, (9, -1))
+    places = kernel[:, None, :, size:].flatten(3).mT.expand(-1, codes.shape[1], -1, -1)
+    seen = torch.cat([codes.new_ones(1, *plane), coordinates(plane, codes.device).to(codes.dtype)])
+    shifted = functional.unfold(seen[None], 3, padding=1)[0]  # (map and tap, pixel)
+    factors = torch.cat([taps, places], dim=2).flatten(0, 1)
+    product = torch.bmm(shifted.mT.expand(len(factors), -1, -1), factors).view(*codes.shape[:2], *plane, -1)
+    biases = [weights[f"{name}.bias"] for name in _convolutions(weights)]
+    blocks = [kernel.flip(3, 4).transpose(1, 2).contiguous() for kernel in hidden[1:]]
+    pairs = zip([*blocks, functional.pad(last, (1, 1, 1, 1))], biases[1:], strict=True)
+    parameters = [part for pair in pairs for part in pair]
+    planes: Tensor = network.Blocks.apply(product, (False,) * len(blocks), biases[0], *parameters)
+    return planes
+
+
+def _convolutions(weights: Weights) -> list[str]:
+    return [name.removesuffix(".weight") for name in weights if name.endswith(".weight")]
+
+
+def module_members(
+    decoder: StagedDecoder, layout: FlatLayout, weights: Tensor, inputs: Tensor, dtype: torch.dtype
+) -> MemberOutputs:
+    """Return outputs of many members by their module."""
+
+    def outputs(own: Tensor, codes: Tensor) -> Tensor:
+        result: Tensor = functional_call(decoder, layout.unflatten(own), (codes,))
+        return result
+
+    return MemberOutputs(vmap(outputs)(weights.to(dtype), inputs.to(dtype)))
 
 
 def grouped(decoder: StagedDecoder, weights: Weights, inputs: Tensor) -> Tensor:
@@ -345,26 +315,17 @@ def _encoder_layer(module: nn.Module, weights: Weights, name: str, tokens: Tenso
     """Apply an encoder layer; attention treats members as additional examples."""
     heads = cast(EncoderLayer, module).heads
     mixed = linear(weights, f"{name}.mix", tokens).unflatten(-1, (3, heads, -1)).flatten(0, 1)
-    attended = _attended(mixed).flatten(-2).unflatten(0, tokens.shape[:2])
-    tokens = normed(weights, f"{name}.after_attention", tokens, f"{name}.merge", attended)
+    merged = attended(mixed).flatten(-2).unflatten(0, tokens.shape[:2])
+    tokens = normed(weights, f"{name}.after_attention", tokens, f"{name}.merge", merged)
     fed = activated(weights, f"{name}.feed.0", tokens)
     return normed(weights, f"{name}.after_feed", tokens, f"{name}.feed.2", fed)
-
-
-def _attended(mixed: Tensor) -> Tensor:
-    """Map queries, keys and values `(sequence, token, 3, head, depth)` to outputs `(sequence, token, head, depth)`."""
-    own = kernels.implementation("attention", mixed.device) if mixed.is_cuda else None
-    if own is not None and own.takes(mixed.shape[-1], mixed.dtype):
-        outputs: Tensor = own.Attention.apply(mixed)
-        return outputs
-    query, key, value = mixed.permute(2, 0, 3, 1, 4).unbind(0)
-    return functional.scaled_dot_product_attention(query, key, value).transpose(1, 2)
 
 
 FORWARDS: dict[type[DecoderSpec], Forwards] = {
     CNN: Forwards(cnn_members, cnn_one),
     LowRank: Forwards(low_rank_members, low_rank_one),
     MLP: Forwards(dense_members),
+    BroadcastDecoder: Forwards(broadcast_members),
     CoordinateMLP: Forwards(partial(token_members, _coordinate_layer)),
     Transformer: Forwards(partial(token_members, _encoder_layer)),
 }

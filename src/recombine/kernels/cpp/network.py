@@ -82,12 +82,17 @@ def takes(shapes: Shapes, batch: int, dtype: torch.dtype) -> bool:
     return dtype == torch.float32 and batch > 0 and NetworkShape.of(shapes).colours == 1
 
 
-class TransposedConvolutions(torch.autograd.Function):
+def images(weights: Tensor, codes: Tensor, shapes: Shapes, dtype: torch.dtype) -> Tensor:
     """Decode codes `(batch, code)` to images `(batch, 1, y, x)`.
 
-    Only parameters have gradients, and backward runs once. `weights` are the flattened parameters with these `shapes`,
-    possibly followed by others; `dtype` is float32.
+    `weights` are the flattened parameters with these `shapes`, possibly followed by others; `dtype` is float32.
     """
+    outputs: Tensor = TransposedConvolutions.apply(weights, codes, shapes, dtype)
+    return outputs
+
+
+class TransposedConvolutions(torch.autograd.Function):
+    """What `images` returns. Only parameters have gradients, and backward runs once."""
 
     @staticmethod
     def forward(ctx: Any, weights: Tensor, codes: Tensor, shapes: Shapes, dtype: torch.dtype) -> Tensor:

@@ -1,4 +1,4 @@
-"""Forward and backward pass of many transposed-convolution decoders with Triton kernels."""
+"""Forward and backward pass of the convolutions of many decoders with Triton kernels."""
 
 from __future__ import annotations
 
@@ -15,62 +15,69 @@ MAX_CHANNELS = 64
 
 
 def takes(shapes: Shapes, batch: int, dtype: torch.dtype) -> bool:
-    """Return whether the kernels support a network and are faster for it. This requires bfloat16, a power-of-two
-    channel count that tensor cores can tile, few colours, and few enough pixels per member (with borders) for 32-bit
-    offsets."""
+    """Return whether the kernels support a network and are faster for it."""
     network = NetworkShape.of(shapes)
-    channels, pixels = network.channels, batch * (network.size + 2) ** 2
-    tiled = 16 <= channels <= MAX_CHANNELS and channels & (channels - 1) == 0
-    tiled &= network.colours <= colours.CHANNELS
+    return fits(network.channels, network.colours, batch * (network.size + 2) ** 2, dtype)
+
+
+def fits(channels: int, planes: int, pixels: int, dtype: torch.dtype) -> bool:
+    """Return whether the kernels support blocks and are faster for them.
+
+    This requires bfloat16, a power-of-two channel count that tensor cores can tile, few planes of the image (colours),
+    and few enough pixels per member (with borders) for 32-bit offsets.
+    """
+    tiled = 16 <= channels <= MAX_CHANNELS and channels & (channels - 1) == 0 and planes <= colours.CHANNELS
     return dtype == torch.bfloat16 and tiled and channels * pixels < 2**31
 
 
-class TransposedConvolutions(torch.autograd.Function):
-    """Decode codes `(member, batch, code)` to images `(member, batch, colour, y, x)`; only parameters have gradients.
+def images(weights: Tensor, codes: Tensor, shapes: Shapes, dtype: torch.dtype) -> Tensor:
+    """Decode codes `(member, batch, code)` to images `(member, batch, colour, y, x)`.
 
     `weights` are `(member, parameter)` in float32: each member's flattened parameters with these `shapes`, possibly
     followed by others. Activations and products are in `dtype`.
     """
+    network = NetworkShape.of(shapes)
+    parts = weights.split([*network.sizes, weights.shape[1] - sum(network.sizes)], dim=1)[:-1]
+    first, *rest = (part.view(len(weights), *shape) for part, shape in zip(parts, shapes, strict=True))
+    product = torch.bmm(codes.to(dtype), first.flatten(2).to(dtype))
+    product = product.unflatten(2, (network.channels, network.first, network.first)).permute(0, 1, 3, 4, 2)
+    outputs: Tensor = Blocks.apply(product, network.doubles, *rest)
+    return outputs
+
+
+class Blocks(torch.autograd.Function):
+    """Map products of a first layer `(member, batch, y, x, channel)` to images `(member, batch, colour, y, x)`.
+
+    Parameters in float32, with a leading member axis, are the first layer's bias, before its ReLU; weight and bias of
+    each block, transposed convolutions with ReLUs, of which some double the size; and those of the last convolution.
+    """
 
     @staticmethod
-    def forward(ctx: Any, weights: Tensor, codes: Tensor, shapes: Shapes, dtype: torch.dtype) -> Tensor:
-        network, (members, batch) = NetworkShape.of(shapes), codes.shape[:2]
-        parameters = _unflattened(weights, network)
-        kernels, biases = parameters[0::2], [bias.contiguous() for bias in parameters[1::2]]
-        channels, size = network.channels, network.first
-        codes = codes.to(dtype)
-        product = torch.bmm(codes, kernels[0].flatten(2).to(dtype)).view(members, batch, channels, size, size)
-        image = torch.relu(product + biases[0].to(dtype)[:, None, :, None, None]).permute(0, 1, 3, 4, 2)
+    def forward(ctx: Any, product: Tensor, doubles: tuple[bool, ...], *parameters: Tensor) -> Tensor:
+        biases, kernels = [bias.contiguous() for bias in parameters[0::2]], parameters[1::2]
+        image = torch.relu(product + biases[0].to(product.dtype)[:, None, None, None])
         image = convolution.bordered(image)
         stages, taps = [image], []
-        for kernel, bias, doubles in zip(kernels[1:-1], biases[1:-1], network.doubles, strict=True):
-            along, back = convolution.laid_out(kernel, dtype)
-            image = convolution.forward(image, along, bias, doubles)
+        for kernel, bias, up in zip(kernels[:-1], biases[1:-1], doubles, strict=True):
+            along, back = convolution.laid_out(kernel, image.dtype)
+            image = convolution.forward(image, along, bias, up)
             stages.append(image)
             taps.append(back)
-        last = readout if network.colours == 1 else colours
-        images, back = last.forward(image, kernels[-1], biases[-1])
-        ctx.save_for_backward(codes, back, *stages, *taps)
-        ctx.network, ctx.last, ctx.spare = network, last, weights.shape[1] - sum(network.sizes)
-        return images
+        ctx.last = readout if kernels[-1].shape[1] == 1 else colours
+        outputs, back = ctx.last.forward(image, kernels[-1], biases[-1])
+        ctx.save_for_backward(back, *stages, *taps)
+        ctx.doubles, ctx.shapes = doubles, [kernel.shape for kernel in kernels]
+        return outputs
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        codes, back, *rest = ctx.saved_tensors
-        doubles, depth = ctx.network.doubles, len(ctx.network.doubles)
+        back, *rest = ctx.saved_tensors
+        depth = len(ctx.doubles)
         stages, taps = rest[: depth + 1], rest[depth + 1 :]
-        below, bias, *backwards = ctx.last.backward(gradients[0], back, stages[-1])
+        below, bias, *backwards = ctx.last.backward(gradients[0], back, stages[-1])  # the last layer's first
         for index in reversed(range(depth)):
-            weight = convolution.weight_gradient(stages[index], below, doubles[index])
-            backwards += [bias, weight]
-            below, bias = convolution.input_gradient(below, taps[index], stages[index], doubles[index])
-        below = convolution.inner(below).permute(0, 1, 4, 2, 3).flatten(2)
-        backwards += [bias, torch.bmm(codes.mT, below).float()]
-        parts = [part.flatten(1) for part in reversed(backwards)]
-        return torch.cat([*parts, parts[0].new_zeros(len(parts[0]), ctx.spare)], dim=1), None, None, None
-
-
-def _unflattened(weights: Tensor, network: NetworkShape) -> list[Tensor]:
-    """Return every parameter with a leading member axis, as views."""
-    parts = weights.split([*network.sizes, weights.shape[1] - sum(network.sizes)], dim=1)[:-1]
-    return [part.view(len(weights), *shape) for part, shape in zip(parts, network.shapes, strict=True)]
+            backwards += [bias, convolution.weight_gradient(stages[index], below, ctx.doubles[index])]
+            below, bias = convolution.input_gradient(below, taps[index], stages[index], ctx.doubles[index])
+        parts = list(reversed([*backwards, bias]))
+        parts[1::2] = [part.view(shape) for part, shape in zip(parts[1::2], ctx.shapes, strict=True)]
+        return convolution.inner(below), None, *parts
