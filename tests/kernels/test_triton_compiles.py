@@ -44,9 +44,10 @@ def compiled(kernel, half=frozenset(), full=frozenset(), **fixed):
 square = {"CI": 64, "CO": 64, "PRECISION": "tf32", "STAGES": 3}
 tall = {"ROWS": 128, "EDGE": 128}
 for up, back in choices():
-    compiled(convolution._gathered_product, **square, **tall, DEEP=64, UP=up, BACK=back, RELU=True, WIDE=True)
+    flags = {"UP": up, "BACK": back, "RELU": True, "MAP": up, "WIDE": True}
+    compiled(convolution._gathered_product, **square, **tall, **flags, DEEP=64)
 compiled(convolution._gathered_product, **(square | {"CI": 16, "CO": 16}), **tall, DEEP=16, UP=False, BACK=False,
-         RELU=False, WIDE=False)
+         RELU=False, MAP=False, WIDE=False)
 for up in (False, True):
     compiled(convolution._weight_product, **square, ROWS=32, UP=up)
 compiled(convolution._collect, SPLITS=4, TAPS=9, CI=64, CO=64)

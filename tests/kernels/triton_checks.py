@@ -10,7 +10,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from torch.nn import functional
 
-from recombine.decoders import CNN, BroadcastDecoder, LowRankEmbedding
+from recombine.decoders import CNN, BroadcastDecoder, CoordConvDecoder, LadderDecoder, LowRankEmbedding
 from recombine.decoders.base import Interface, build_seeded
 from recombine.decoders.low_rank import EmbeddingParts
 from recombine.kernels.triton import adamw, convolution, network
@@ -19,7 +19,9 @@ from recombine.kernels.triton.distance import PixelMeans
 from recombine.kernels.triton.narrow import NarrowConvolution
 from recombine.kernels.triton.tokens import Activated, Normed
 from recombine.training.adamw import adamw_update
-from recombine.training.dispatch import FlatLayout, KernelParts, broadcast_planes, module_members, resized
+from recombine.training.convolutional import broadcast_planes, coordconv_planes, ladder_planes, resized
+from recombine.training.dispatch import KernelParts
+from recombine.training.members import FlatLayout, module_members
 
 DEVICE = torch.device(sys.argv[1])
 TIMES = int(sys.argv[2]) if len(sys.argv) > 2 else 4
@@ -156,18 +158,21 @@ def attention(sequences, tokens, heads, depth, seed):
     same_gradients(Attention.apply(mixed), expected.transpose(1, 2), [mixed], chance)
 
 
+PLANES = {BroadcastDecoder: broadcast_planes, LadderDecoder: ladder_planes, CoordConvDecoder: coordconv_planes}
+
+
 def networks(spec, size, colours, seed):
-    """Of CNNs and spatial broadcast decoders, compared with their modules."""
+    """Of CNNs, and of other decoders that are made of the same blocks, compared with their modules."""
     chance = torch.Generator(DEVICE).manual_seed(seed)
     interface = Interface((4,), (colours, size, size) if colours > 1 else (size, size))
     decoder, *others = (build_seeded(spec, interface, seed + k).to(DEVICE) for k in range(2))
     layout = FlatLayout(dict(decoder.named_parameters()))
     weights = torch.stack([layout.flatten(dict(own.named_parameters())) for own in (decoder, *others)]).requires_grad_()
     codes = torch.rand(2, 3, 4, generator=chance, device=DEVICE)
-    if isinstance(spec, CNN):
+    if type(spec) is CNN:
         images = resized(decoder, network.images(weights, codes, layout.shapes, torch.float32))
     else:
-        images = broadcast_planes(network, layout.unflatten(weights), (size, size), codes)
+        images = resized(decoder, PLANES[type(spec)](network, decoder, layout.unflatten(weights), codes))
     expected = module_members(decoder, layout, weights, codes, torch.float32).outputs
     same_gradients(images.view_as(expected), expected, [weights], chance)
 
@@ -212,6 +217,8 @@ if __name__ == "__main__":
     networks(CNN(width=16, depth=1), 7, 1, 0)
     networks(CNN(width=16, depth=1), 7, 3, 0)
     networks(BroadcastDecoder(width=16, depth=2), 5, 3, 0)
+    networks(CoordConvDecoder(width=16, depth=2), 14, 1, 0)
+    networks(LadderDecoder(width=16, depth=2, start="seed"), 9, 1, 0)
     if TIMES > 1:
         side, channels, coin, seed = st.integers(1, 6), st.sampled_from([16, 32]), st.booleans(), st.integers(0, 99)
         codes = st.lists(st.integers(1, 5), min_size=1, max_size=2)
@@ -222,9 +229,9 @@ if __name__ == "__main__":
         tried(layers, SMALL, st.integers(1, 70), st.sampled_from([3, 16, 200]), seed)
         tried(attention, SMALL, st.integers(1, 150), SMALL, st.sampled_from([1, 16, 40]), seed)
         depth = st.integers(1, 3)
-        decoders = (
-            st.builds(CNN, width=st.just(16), depth=depth),
-            st.builds(BroadcastDecoder, width=channels, depth=depth),
-        )
-        tried(networks, st.one_of(*decoders), st.sampled_from([5, 10, 14]), SMALL, seed)
+        sizes = {"width": st.just(16), "depth": depth}
+        decoders = [st.builds(kind, **sizes) for kind in (CNN, BroadcastDecoder, CoordConvDecoder)]
+        start = st.sampled_from(["seed", "broadcast"])
+        ladder = st.builds(LadderDecoder, **sizes, start=start, coordinates=coin, pixelwise=coin)
+        tried(networks, st.one_of(*decoders, ladder), st.sampled_from([5, 10, 14]), SMALL, seed)
     print("same")

@@ -13,7 +13,7 @@ from recombine.training.dispatch import FORWARDS
 from tests.coloured import ColouredBumps
 from tests.small import small_decoder, small_penalties
 
-FASTER = {"cnn", "mlp", "low_rank", "transformer", "coordinate", "broadcast"}
+FASTER = {"cnn", "mlp", "low_rank", "transformer", "coordinate", "broadcast", "coordconv", "ladder"}
 CPU = torch.device("cpu")
 
 

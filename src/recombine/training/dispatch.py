@@ -4,21 +4,17 @@ A GPU runs many members at once, a CPU one network at a time. `FORWARDS` lists d
 their module; all others, including user-defined decoders, run their module, batched by `torch.func.vmap`. Entries do
 not apply to subclasses, which may build different networks. Tests compare every entry with the module.
 
-Whole-network kernels for a CPU support only grey images; colour images use the module there. With many members, weights
-have a leading member axis and activations are `(member, batch, …)`.
+With many members, weights have a leading member axis and activations are `(member, batch, …)`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import cached_property, partial
-from types import ModuleType
 from typing import NamedTuple, cast
 
 import torch
-from jaxtyping import Float
 from torch import Tensor, nn
-from torch.func import functional_call, vmap
 from torch.nn import functional
 
 from recombine import kernels
@@ -26,59 +22,27 @@ from recombine.decoders import (
     CNN,
     MLP,
     BroadcastDecoder,
+    CoordConvDecoder,
     CoordinateMLP,
     DecoderSpec,
+    LadderDecoder,
     LowRank,
     StagedDecoder,
     Transformer,
 )
 from recombine.decoders.base import ToImage
-from recombine.decoders.cnn import Resize, ToChannels
 from recombine.decoders.low_rank import EmbeddingParts, LowRankDecoder, LowRankEmbedding
-from recombine.decoders.pixelwise import coordinates
 from recombine.decoders.tokens import EncoderLayer, PixelTokens
-from recombine.training.layers import Weights, activated, attended, linear, narrow_convolution, normed, prelu
-
-ALIGNED = 8
-"""Parameter vectors are padded to a multiple of this length (16 bytes of bfloat16, the alignment of tensor cores)."""
-
-
-class FlatLayout:
-    """Converts named tensors, such as a module's parameters, to one vector and back.
-
-    The ensemble stores weights and both AdamW moments as `(member, parameter)` matrices, so the optimiser takes a
-    handful of operations for any decoder, and a checkpoint has three tensors. Zeros at the end of each vector align the
-    next one.
-    """
-
-    def __init__(self, named: Mapping[str, Tensor]) -> None:
-        self.names = list(named)
-        self.shapes = tuple(tuple(part.shape) for part in named.values())
-        self.types = tuple(part.dtype for part in named.values())
-        self.spare = -sum(part.numel() for part in named.values()) % ALIGNED
-        self.sizes = [*(part.numel() for part in named.values()), self.spare]
-        self.size = sum(self.sizes)
-
-    def flatten(self, named: Mapping[str, Tensor]) -> Float[Tensor, " parameter"]:
-        """Return the tensors as a new vector."""
-        parts = [named[name].detach().float().flatten() for name in self.names]
-        device = parts[0].device if parts else None
-        return torch.cat([*parts, torch.zeros(self.spare, device=device)])
-
-    def unflatten(self, vectors: Float[Tensor, "*member parameter"]) -> dict[str, Tensor]:
-        """Return named views into a vector, or into the vectors of all members; integers are copies."""
-        named = zip(self.names, vectors.split(self.sizes, dim=-1)[:-1], self.shapes, self.types, strict=True)
-        return {
-            name: part.view((*vectors.shape[:-1], *shape)).to(vectors.dtype if kind.is_floating_point else kind)
-            for name, part, shape, kind in named
-        }
-
-
-class MemberOutputs(NamedTuple):
-    """Outputs and penalties of many members, or of one network without a member axis."""
-
-    outputs: Tensor
-    penalties: Mapping[str, Tensor] = {}
+from recombine.training.convolutional import (
+    block_members,
+    broadcast_planes,
+    cnn_members,
+    cnn_one,
+    coordconv_planes,
+    ladder_planes,
+)
+from recombine.training.layers import activated, attended, linear, narrow_convolution, normed, prelu
+from recombine.training.members import FlatLayout, MemberOutputs, Weights
 
 
 class Forwards(NamedTuple):
@@ -88,121 +52,6 @@ class Forwards(NamedTuple):
     """Takes module, layout, float32 weights `(member, parameter)`, inputs `(member, batch, …)` and compute dtype."""
     one: Callable[[StagedDecoder, FlatLayout, Tensor, Tensor], MemberOutputs | None] | None = None
     """Same for one float32 network on a CPU; only weights have gradients. Returns None if the module is fastest."""
-
-
-def cnn_members(
-    decoder: StagedDecoder, layout: FlatLayout, weights: Tensor, inputs: Tensor, dtype: torch.dtype
-) -> MemberOutputs:
-    """Return outputs of many members."""
-    images = _kernel_images(layout, weights, inputs, dtype) if inputs.is_cuda else None
-    if images is not None:
-        return MemberOutputs(resized(decoder, images))
-    named = {name: part.to(dtype) for name, part in layout.unflatten(weights).items()}
-    return MemberOutputs(grouped(decoder, named, inputs.to(dtype)))
-
-
-def cnn_one(decoder: StagedDecoder, layout: FlatLayout, weights: Tensor, inputs: Tensor) -> MemberOutputs | None:
-    """Return outputs of one network on a CPU."""
-    images = _kernel_images(layout, weights, inputs, inputs.dtype)
-    return None if images is None else MemberOutputs(_last(decoder)[1](images))
-
-
-def _kernel_images(layout: FlatLayout, weights: Tensor, inputs: Tensor, dtype: torch.dtype) -> Tensor | None:
-    """Return images `(*member, batch, channel, y, x)` from whole-network kernels, or None if they do not apply."""
-    network = kernels.implementation("network", inputs.device)
-    if network is None or not network.takes(layout.shapes, inputs.shape[-2], dtype):
-        return None
-    images: Tensor = network.images(weights, inputs, layout.shapes, dtype)
-    return images
-
-
-def broadcast_members(
-    decoder: StagedDecoder, layout: FlatLayout, weights: Tensor, inputs: Tensor, dtype: torch.dtype
-) -> MemberOutputs:
-    """Return outputs of many members."""
-    network = kernels.implementation("network", inputs.device) if inputs.is_cuda else None
-    named = layout.unflatten(weights)
-    colours, channels = named["stages.output.0.weight"].shape[1:3]
-    rows, columns = cast(ToImage, decoder.stages["output"][1]).image_shape[-2:]  # type: ignore[index]
-    if network is None or not network.fits(channels, colours, inputs.shape[1] * (rows + 2) * (columns + 2), dtype):
-        return module_members(decoder, layout, weights, inputs, dtype)
-    return MemberOutputs(_images(decoder, broadcast_planes(network, named, (rows, columns), inputs.to(dtype)), 3))
-
-
-def broadcast_planes(network: ModuleType, weights: Weights, plane: tuple[int, int], codes: Tensor) -> Tensor:
-    """Return images of spatial broadcast decoders `(member, batch, channel, y, x)` from convolution kernels.
-
-    Codes are the same at every pixel inside the image. So a tap of the first convolution adds one product wherever it
-    lies inside, and coordinates, times their weights, add the same to all examples.
-    """
-    *hidden, last = [weights[f"{name}.weight"] for name in _convolutions(weights)]
-    kernel, size = hidden[0].to(codes.dtype), codes.shape[2]
-    first = kernel[:, :, :size].permute(0, 2, 3, 4, 1)  # (member, code, y, x, out)
-    taps = torch.bmm(codes, first.flatten(2)).unflatten(2, (9, -1))
-    places = kernel[:, None, :, size:].flatten(3).mT.expand(-1, codes.shape[1], -1, -1)
-    seen = torch.cat([codes.new_ones(1, *plane), coordinates(plane, codes.device).to(codes.dtype)])
-    shifted = functional.unfold(seen[None], 3, padding=1)[0]  # (map and tap, pixel)
-    factors = torch.cat([taps, places], dim=2).flatten(0, 1)
-    product = torch.bmm(shifted.mT.expand(len(factors), -1, -1), factors).view(*codes.shape[:2], *plane, -1)
-    biases = [weights[f"{name}.bias"] for name in _convolutions(weights)]
-    blocks = [kernel.flip(3, 4).transpose(1, 2).contiguous() for kernel in hidden[1:]]
-    pairs = zip([*blocks, functional.pad(last, (1, 1, 1, 1))], biases[1:], strict=True)
-    parameters = [part for pair in pairs for part in pair]
-    planes: Tensor = network.Blocks.apply(product, (False,) * len(blocks), biases[0], *parameters)
-    return planes
-
-
-def _convolutions(weights: Weights) -> list[str]:
-    return [name.removesuffix(".weight") for name in weights if name.endswith(".weight")]
-
-
-def module_members(
-    decoder: StagedDecoder, layout: FlatLayout, weights: Tensor, inputs: Tensor, dtype: torch.dtype
-) -> MemberOutputs:
-    """Return outputs of many members by their module."""
-
-    def outputs(own: Tensor, codes: Tensor) -> Tensor:
-        result: Tensor = functional_call(decoder, layout.unflatten(own), (codes,))
-        return result
-
-    return MemberOutputs(vmap(outputs)(weights.to(dtype), inputs.to(dtype)))
-
-
-def grouped(decoder: StagedDecoder, weights: Weights, inputs: Tensor) -> Tensor:
-    """Return outputs of all members as one network of grouped convolutions, channels last throughout."""
-    members, batch = inputs.shape[:2]
-    kernel, bias = weights["stages.layer0.0.weight"], weights["stages.layer0.0.bias"]
-    channels, size = kernel.shape[2], kernel.shape[-1]
-    product = inputs @ kernel.permute(0, 1, 3, 4, 2).flatten(2)  # (member, batch, y x channel)
-    image = product.view(members, batch, size, size, channels).permute(1, 2, 3, 0, 4) + bias
-    image = functional.relu(image.flatten(-2).permute(0, 3, 1, 2))  # (batch, member channel, y, x), channels last
-    _, *blocks, _ = decoder.stages.items()
-    for name, stage in blocks:
-        block = stage[0]  # type: ignore[index]
-        kernel, bias = weights[f"stages.{name}.0.weight"], weights[f"stages.{name}.0.bias"]
-        image = functional.relu(
-            functional.conv_transpose2d(
-                image, kernel.flatten(0, 1), bias.flatten(), block.stride, block.padding, groups=members
-            )
-        )
-    # the last convolution is a matrix product with shifts
-    rows, columns = image.shape[-2:]
-    pixels = image.permute(0, 2, 3, 1).reshape(batch * rows * columns, members, -1).transpose(0, 1)
-    kernel, bias = weights["stages.output.0.weight"], weights["stages.output.0.bias"]
-    taps = kernel.flatten(3).permute(0, 3, 1, 2).flatten(1, 2)  # (member, tap and colour, channel)
-    maps = (taps @ pixels.mT).view(members, -1, kernel.shape[1], batch, rows, columns).transpose(0, 1)
-    planes = _last(decoder)[0].summed(maps) + bias[:, :, None, None, None]
-    return resized(decoder, planes.transpose(1, 2))
-
-
-def resized(decoder: StagedDecoder, planes: Tensor) -> Tensor:
-    """Resize planes `(member, batch, channel, y, x)` to images of the decoder's size."""
-    images: Tensor = _last(decoder)[1](planes.flatten(0, 1))
-    return images.unflatten(0, planes.shape[:2])
-
-
-def _last(decoder: StagedDecoder) -> tuple[ToChannels, Resize]:
-    return cast("tuple[ToChannels, Resize]", tuple(decoder.stages["output"].children()))
 
 
 def low_rank_members(
@@ -325,7 +174,9 @@ FORWARDS: dict[type[DecoderSpec], Forwards] = {
     CNN: Forwards(cnn_members, cnn_one),
     LowRank: Forwards(low_rank_members, low_rank_one),
     MLP: Forwards(dense_members),
-    BroadcastDecoder: Forwards(broadcast_members),
+    BroadcastDecoder: Forwards(partial(block_members, broadcast_planes)),
+    CoordConvDecoder: Forwards(partial(block_members, coordconv_planes)),
+    LadderDecoder: Forwards(partial(block_members, ladder_planes)),
     CoordinateMLP: Forwards(partial(token_members, _coordinate_layer)),
     Transformer: Forwards(partial(token_members, _encoder_layer)),
 }

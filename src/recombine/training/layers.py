@@ -5,7 +5,6 @@ Weights are named, with a leading member axis, and activations are `(member, bat
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -13,9 +12,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from recombine import kernels
+from recombine.training.members import Weights
 
-Weights = Mapping[str, Tensor]
-"""Parameters by name."""
 TILE, TILES = 128, 256
 """Sides of the tiles in which libraries compute products on a GPU, and the number of tiles that keep one busy."""
 

@@ -27,7 +27,8 @@ from recombine.errors import InvalidValue, reason_of
 from recombine.remedies.base import Decode
 from recombine.remedies.noise import Noise, normal, uniform
 from recombine.specs import CROSS_ENTROPY, RunSpec
-from recombine.training.dispatch import FORWARDS, FlatLayout, Forwards, MemberOutputs
+from recombine.training.dispatch import FORWARDS, Forwards
+from recombine.training.members import FlatLayout, MemberOutputs
 
 
 class Batch(NamedTuple):

@@ -68,14 +68,15 @@ def edge_of(height: int, width: int) -> int:
 
 @triton.jit
 def _gathered_product(
-    x, w, bias, gate, y, sums, images, height, width, in_width, out_height, out_width, x_member, y_member,
+    x, w, bias, gate, y, sums, images, height, width, in_width, out_height, out_width, x_member, y_member, bias_member,
     CI: tl.constexpr, CO: tl.constexpr, ROWS: tl.constexpr, DEEP: tl.constexpr, EDGE: tl.constexpr,
-    UP: tl.constexpr, BACK: tl.constexpr, RELU: tl.constexpr, WIDE: tl.constexpr, PRECISION: tl.constexpr,
-    STAGES: tl.constexpr,
+    UP: tl.constexpr, BACK: tl.constexpr, RELU: tl.constexpr, MAP: tl.constexpr, WIDE: tl.constexpr,
+    PRECISION: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
     """Compute all output channels for a tile of pixels, in the forward (BACK = 0) or input-gradient (BACK = 1) pass.
 
     If WIDE, pixels are the columns of the product, since tensor cores read less data per operation for a wide product.
+    If MAP, every pixel has biases of its own.
     """
     member, parity = tl.program_id(2).to(tl.int64), tl.program_id(1)  # offsets of members may exceed 32 bits
     x += member * x_member
@@ -129,7 +130,11 @@ def _gathered_product(
         at = (member * tl.num_programs(0) + tl.program_id(0)) * CO
         tl.store(sums + at + out, tl.sum(total, axis=0))
     else:
-        total += tl.load(bias + member * CO + out)[None, :].to(tl.float32)
+        if MAP:
+            spot = (oy * out_width + ox)[:, None] * CO + out[None, :]
+            total += tl.load(bias + member * bias_member + spot, mask=inside[:, None], other=0.0).to(tl.float32)
+        else:
+            total += tl.load(bias + member * bias_member + out)[None, :].to(tl.float32)
         if RELU:
             total = tl.where(total <= 0, 0.0, total)  # NaN stays NaN
     tl.store(y + target, total.to(y.dtype.element_ty), mask=inside[:, None])
@@ -235,14 +240,18 @@ def precision(tensor: Tensor) -> str:
 
 
 def forward(x: Tensor, w: Tensor, bias: Tensor, up: bool, *, relu: bool = True) -> Tensor:
-    """Return a transposed convolution, with a ReLU or without, bordered like its input."""
+    """Return a transposed convolution, with a ReLU or without, bordered like its input.
+
+    Biases are `(member, out)` or, with different ones at every pixel, `(member, y, x, out)`.
+    """
     members, images, height, width, channels = inner(x).shape
     scale, out = 2 if up else 1, w.shape[3]
     y = x.new_empty(members, images, scale * height + 2, scale * width + 2, out)
     _gathered_product[(triton.cdiv(images * height * width, ROWS), 4 if up else 1, members)](
         x, w, bias, x, y, x, images, height, width, width, scale * height, scale * width, x.stride(0), y.stride(0),
-        CI=channels, CO=out, ROWS=ROWS, DEEP=min(channels, DEEP), EDGE=edge_of(scale * height, scale * width),
-        UP=up, BACK=False, RELU=relu, WIDE=out >= WIDE, PRECISION=precision(x), STAGES=STAGES, num_warps=WARPS,
+        bias.stride(0), CI=channels, CO=out, ROWS=ROWS, DEEP=min(channels, DEEP),
+        EDGE=edge_of(scale * height, scale * width), UP=up, BACK=False, RELU=relu, MAP=bias.ndim > 2, WIDE=out >= WIDE,
+        PRECISION=precision(x), STAGES=STAGES, num_warps=WARPS,
     )  # fmt: skip
     return y
 
@@ -258,8 +267,8 @@ def input_gradient(z: Tensor, w: Tensor, gate: Tensor, up: bool) -> tuple[Tensor
     sums = torch.empty(members, tiles, channels, dtype=torch.float32, device=z.device)
     _gathered_product[(tiles, 1, members)](
         z, w, z, gate, x, sums, images, height, width, inner(z).shape[3], height, width, z.stride(0), x.stride(0),
-        CI=w.shape[2], CO=channels, ROWS=ROWS, DEEP=min(w.shape[2], DEEP), EDGE=edge_of(height, width),
-        UP=up, BACK=True, RELU=False, WIDE=channels >= WIDE, PRECISION=precision(z), STAGES=STAGES, num_warps=WARPS,
+        0, CI=w.shape[2], CO=channels, ROWS=ROWS, DEEP=min(w.shape[2], DEEP), EDGE=edge_of(height, width), UP=up,
+        BACK=True, RELU=False, MAP=False, WIDE=channels >= WIDE, PRECISION=precision(z), STAGES=STAGES, num_warps=WARPS,
     )  # fmt: skip
     return x, sums.sum(dim=1)
 

@@ -49,13 +49,16 @@ class Blocks(torch.autograd.Function):
     """Map products of a first layer `(member, batch, y, x, channel)` to images `(member, batch, colour, y, x)`.
 
     Parameters in float32, with a leading member axis, are the first layer's bias, before its ReLU; weight and bias of
-    each block, transposed convolutions with ReLUs, of which some double the size; and those of the last convolution.
+    each block, transposed convolutions with ReLUs, of which some double the size; and those of the last convolution. A
+    bias before a ReLU may be a map `(member, y, x, channel)`.
     """
 
     @staticmethod
     def forward(ctx: Any, product: Tensor, doubles: tuple[bool, ...], *parameters: Tensor) -> Tensor:
         biases, kernels = [bias.contiguous() for bias in parameters[0::2]], parameters[1::2]
-        image = torch.relu(product + biases[0].to(product.dtype)[:, None, None, None])
+        maps = [bias.ndim > 2 for bias in biases[:-1]]
+        first = biases[0][:, None] if maps[0] else biases[0][:, None, None, None]
+        image = torch.relu(product + first.to(product.dtype))
         image = convolution.bordered(image)
         stages, taps = [image], []
         for kernel, bias, up in zip(kernels[:-1], biases[1:-1], doubles, strict=True):
@@ -66,7 +69,7 @@ class Blocks(torch.autograd.Function):
         ctx.last = readout if kernels[-1].shape[1] == 1 else colours
         outputs, back = ctx.last.forward(image, kernels[-1], biases[-1])
         ctx.save_for_backward(back, *stages, *taps)
-        ctx.doubles, ctx.shapes = doubles, [kernel.shape for kernel in kernels]
+        ctx.doubles, ctx.maps, ctx.shapes = doubles, maps, [kernel.shape for kernel in kernels]
         return outputs
 
     @staticmethod
@@ -75,9 +78,11 @@ class Blocks(torch.autograd.Function):
         depth = len(ctx.doubles)
         stages, taps = rest[: depth + 1], rest[depth + 1 :]
         below, bias, *backwards = ctx.last.backward(gradients[0], back, stages[-1])  # the last layer's first
+        bias = convolution.inner(below).float().sum(dim=1) if ctx.maps[-1] else bias
         for index in reversed(range(depth)):
             backwards += [bias, convolution.weight_gradient(stages[index], below, ctx.doubles[index])]
             below, bias = convolution.input_gradient(below, taps[index], stages[index], ctx.doubles[index])
+            bias = convolution.inner(below).float().sum(dim=1) if ctx.maps[index] else bias
         parts = list(reversed([*backwards, bias]))
         parts[1::2] = [part.view(shape) for part, shape in zip(parts[1::2], ctx.shapes, strict=True)]
         return convolution.inner(below), None, *parts
