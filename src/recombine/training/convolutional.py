@@ -44,9 +44,10 @@ def cnn_one(decoder: StagedDecoder, layout: FlatLayout, weights: Tensor, inputs:
 def _kernel_images(layout: FlatLayout, weights: Tensor, inputs: Tensor, dtype: torch.dtype) -> Tensor | None:
     """Return images `(*member, batch, channel, y, x)` from whole-network kernels, or None if they do not apply."""
     network = kernels.implementation("network", inputs.device)
-    if network is None or not network.takes(layout.shapes, inputs.shape[-2], dtype):
+    shapes = layout.shapes[: sum(name.startswith("stages.") for name in layout.names)]  # those of a remedy follow
+    if network is None or not network.takes(shapes, inputs.shape[-2], dtype):
         return None
-    images: Tensor = network.images(weights, inputs, layout.shapes, dtype)
+    images: Tensor = network.images(weights, inputs, shapes, dtype)
     return images
 
 
@@ -55,7 +56,7 @@ def block_members(
 ) -> MemberOutputs:
     """Return outputs of many members, from kernels where they support the decoder's convolutions."""
     network = kernels.implementation("network", inputs.device) if inputs.is_cuda else None
-    named = layout.unflatten(weights)
+    named = {name: part for name, part in layout.unflatten(weights).items() if name.startswith("stages.")}
     channels = next(part for name, part in named.items() if name.endswith(".bias")).shape[-1]
     is_shared = all(part.ndim in (2, 5) for part in named.values())
     colours, pixels = [*named.values()][-1].shape[1], inputs.shape[1] * 4 * (max(_plane(decoder)) + 1) ** 2
