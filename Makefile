@@ -11,8 +11,9 @@ STORE  ?= runs
 
 .PHONY: setup page check test quick-tests test-slow test-gpu test-wheel test-lowest test-newest reproduce lint docs bench \
   dist clean
-# Tests that import everything.
-WHOLE  := tests/metrics/test_registry.py tests/test_annotations.py tests/test_api.py tests/test_manifest.py
+# Tests that import everything, or run every example.
+WHOLE  := tests/metrics/test_examples.py tests/metrics/test_registry.py tests/test_annotations.py tests/test_api.py \
+  tests/test_manifest.py
 FAST   := not integration and not slow and not gpu and not browser
 RELEASE := .venv-release
 # More words for pip where torch comes from another index, as `--index-url https://download.pytorch.org/whl/cpu`.
@@ -51,7 +52,7 @@ page:  # the script of explorer pages, by the tools of its world
 
 check: lint  # less than a minute, between edits: metrics, tasks and contracts
 	$(BIN)/python -m pytest -n 2 --dist loadfile -q -m '$(FAST)' $(WHOLE:%=--ignore %) \
-	  tests/contracts tests/metrics tests/tasks tests/test_*.py
+	  tests/contracts tests/metrics tests/tasks $(filter-out $(WHOLE),$(wildcard tests/test_*.py))
 
 test: $(STAMP)  # lint beside the tests, as it takes one core
 	$(MAKE) --no-print-directory -j 2 lint quick-tests

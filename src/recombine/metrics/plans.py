@@ -1,9 +1,8 @@
 """Which points of a large grid are measured: sub-grids and samples, as described in docs/metrics.md ("Large grids").
 
-On sub-grids that are redrawn
-until they have held-out points, means over kept points are biased towards the hold-out, which their standard error does
-not show (on 8 × 8 × 8 points with a corner of 3 × 3 × 3 held out, 95 % intervals of factorization cover the true value
-in 95 % of draws for held-out and in 84 % for kept points).
+On sub-grids that are redrawn until they have held-out points, means over kept points are biased towards the hold-out,
+which their standard error does not show (on 8 × 8 × 8 points with a corner of 3 × 3 × 3 held out, 95 % intervals of
+factorization cover the true value in 95 % of draws for held-out and in 84 % for kept points).
 """
 
 from __future__ import annotations
