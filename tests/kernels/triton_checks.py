@@ -145,6 +145,11 @@ def layers(members, rows, width, seed):
     same_gradients(Activated.apply(z, bias, None), value.relu(), [z, bias], chance)
     curved = torch.where(value > 0, value, value * slope[:, None])
     same_gradients(Activated.apply(z, bias, slope), curved, [z, bias, slope], chance)
+    z.data[0, 0, 0] = torch.nan
+    for way in (Activated.apply(z, bias, None), Activated.apply(z, bias, slope)):
+        assert torch.equal(torch.isnan(way), torch.isnan(z))
+    z.data[0, 0, 0] = 0
+    value = z + bias[:, None]
     if width > 2:  # a norm of two numbers is ±1, whatever they are
         expected = functional.layer_norm(x + value, (width,)) * gain[:, None] + shift[:, None]
         same_gradients(Normed.apply(x, z, bias, gain, shift), expected, [x, z, bias, gain, shift], chance)

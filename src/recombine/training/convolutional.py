@@ -58,9 +58,10 @@ def block_members(
     network = kernels.implementation("network", inputs.device) if inputs.is_cuda else None
     named = {name: part for name, part in layout.unflatten(weights).items() if name.startswith("stages.")}
     channels = next(part for name, part in named.items() if name.endswith(".bias")).shape[-1]
-    is_shared = all(part.ndim in (2, 5) for part in named.values())
+    # neither with weights of their own at every pixel, nor with hidden kernels of 1 × 1
+    is_spatial = all(part.ndim == 2 or (part.ndim == 5 and part.shape[-1] > 1) for part in [*named.values()][2:-2])
     colours, pixels = [*named.values()][-1].shape[1], inputs.shape[1] * 4 * (max(_plane(decoder)) + 1) ** 2
-    if network is None or not is_shared or not network.fits(channels, colours, pixels, dtype):
+    if network is None or not is_spatial or not network.fits(channels, colours, pixels, dtype):
         return module_members(decoder, layout, weights, inputs, dtype)
     return MemberOutputs(resized(decoder, planes(network, decoder, named, inputs.to(dtype))))
 
@@ -85,8 +86,11 @@ def ladder_planes(network: ModuleType, decoder: StagedDecoder, weights: Weights,
     (kernel, bias), (second, second_bias), *others = _pairs(weights)
     plane, channels = _plane(decoder), bias.shape[1]
     product = torch.bmm(codes, kernel.flatten(2).to(codes.dtype)).unflatten(2, kernel.shape[2:])
-    repeated = functional.interpolate(product.flatten(0, 2)[None], size=plane, mode="nearest")[0]
-    repeated = repeated.view(*product.shape[:3], *plane).permute(0, 1, 3, 4, 2)
+    if product.shape[-2:] == (1, 1):
+        repeated = product[..., 0, 0][:, :, None, None].expand(-1, -1, *plane, -1)
+    else:
+        repeated = functional.interpolate(product.flatten(0, 2)[None], size=plane, mode="nearest")[0]
+        repeated = repeated.view(*product.shape[:3], *plane).permute(0, 1, 3, 4, 2)
     has_coordinates = second.shape[2] > channels
     placed = _placed(second, second_bias, plane) if has_coordinates else (second, second_bias)
     return _drawn(network, repeated, bias, [placed, *others])
@@ -100,12 +104,11 @@ def coordconv_planes(network: ModuleType, decoder: StagedDecoder, weights: Weigh
     (rows, columns), parameters = kernel.shape[-2:], [bias]
     for kernel, bias in blocks:
         doubles.append(kernel.shape[-1] == 4)
-        own, places = kernel[:, :-2], kernel[:, -2:].transpose(0, 1).flatten(1, 2)
-        maps = functional.conv_transpose2d(
-            _coordinates((rows, columns), bias), places, stride=1 + doubles[-1], padding=1
-        )
-        rows, columns = maps.shape[-2:]
-        parameters += [own, _as_biases(maps, bias)]
+        places, side = kernel[:, -2:].permute(0, 1, 3, 4, 2).flatten(1, 3), kernel.shape[-1]
+        given, taps = _coordinates((rows, columns), bias), _taps(side, bias).transpose(0, 1)
+        basis = functional.conv_transpose2d(given, taps, stride=1 + doubles[-1], padding=1)
+        rows, columns = basis.shape[-2:]
+        parameters += [kernel[:, :-2], _biases(basis, places, bias)]
     own, places = _placed(*last, (rows, columns))
     planes: Tensor = network.Blocks.apply(product, tuple(doubles), *parameters, own, torch.zeros_like(last[1]))
     return planes + places.permute(0, 3, 1, 2)[:, None].to(planes.dtype)
@@ -122,18 +125,24 @@ def _drawn(network: ModuleType, product: Tensor, bias: Tensor, layers: list[tupl
 
 def _placed(kernel: Tensor, bias: Tensor, plane: tuple[int, int]) -> tuple[Tensor, Tensor]:
     """Return a convolution's weights without those of coordinates, and what these and the bias add at each pixel."""
-    places = kernel[:, :, -2:].flatten(0, 1)
-    maps = functional.conv2d(_coordinates(plane, bias), places, padding=kernel.shape[-1] // 2)
-    return kernel[:, :, :-2], _as_biases(maps, bias)
+    side, places = kernel.shape[-1], kernel[:, :, -2:].flatten(2).mT
+    basis = functional.conv2d(_coordinates(plane, bias), _taps(side, bias), padding=side // 2)
+    return kernel[:, :, :-2], _biases(basis, places, bias)
 
 
 def _coordinates(plane: tuple[int, int], like: Tensor) -> Tensor:
     return coordinates(plane, like.device).to(like.dtype)[None]
 
 
-def _as_biases(maps: Tensor, bias: Tensor) -> Tensor:
-    """Return maps with the channels of all members as `(member, y, x, channel)`, with the bias added."""
-    return maps[0].unflatten(0, bias.shape).permute(0, 2, 3, 1) + bias[:, None, None]
+def _taps(side: int, like: Tensor) -> Tensor:
+    """Return a kernel for each tap and coordinate that is 1 there and 0 elsewhere, `(coordinate and tap, 2, y, x)`."""
+    return torch.eye(2 * side**2, device=like.device, dtype=like.dtype).view(-1, 2, side, side)
+
+
+def _biases(basis: Tensor, places: Tensor, bias: Tensor) -> Tensor:
+    """Return biases `(member, y, x, channel)` from coordinates under each tap and weights `(member, tap, out)`."""
+    maps = basis[0].flatten(1).mT @ places + bias[:, None]
+    return maps.unflatten(1, basis.shape[-2:])
 
 
 def _pairs(weights: Weights) -> list[tuple[Tensor, Tensor]]:

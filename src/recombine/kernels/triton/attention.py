@@ -28,6 +28,13 @@ def takes(depth: int, dtype: torch.dtype) -> bool:
 
 
 @triton.jit
+def _tile(tokens, TALL: tl.constexpr):
+    """Return the first token of a tile, and its sequence; tiles of a sequence run together, as they share keys."""
+    tiles = tl.cdiv(tokens, TALL)
+    return tl.program_id(0) % tiles * TALL, (tl.program_id(0) // tiles).to(tl.int64)
+
+
+@triton.jit
 def _rows(values, first, step, tokens, depth, TALL: tl.constexpr, DEEP: tl.constexpr):
     """Load some tokens' vectors, with zeros where there are none."""
     row, column = first + tl.arange(0, TALL), tl.arange(0, DEEP)
@@ -45,11 +52,12 @@ def _store(values, numbers, first, step, tokens, depth, TALL: tl.constexpr, DEEP
 
 @triton.jit
 def _attended(
-    mixed, outputs, logs, tokens, heads, depth, scale,
-    PRECISION: tl.constexpr, TALL: tl.constexpr, WIDE: tl.constexpr, DEEP: tl.constexpr,
+    mixed, outputs, logs, tokens, heads, scale,
+    depth: tl.constexpr, PRECISION: tl.constexpr, TALL: tl.constexpr, WIDE: tl.constexpr, DEEP: tl.constexpr,
 ):  # fmt: skip
     """Compute the outputs of a tile of queries, and the logarithms of the sums of their weights."""
-    first, head, sequence = tl.program_id(0) * TALL, tl.program_id(1), tl.program_id(2).to(tl.int64)
+    first, sequence = _tile(tokens, TALL)
+    head = tl.program_id(1)
     width = heads * depth
     base, step = mixed + sequence * tokens * 3 * width + head * depth, 3 * width
     query = _rows(base, first, step, tokens, depth, TALL, DEEP)
@@ -73,11 +81,12 @@ def _attended(
 
 @triton.jit
 def _queries_back(
-    mixed, outputs, up, below, logs, products, tokens, heads, depth, scale,
-    PRECISION: tl.constexpr, TALL: tl.constexpr, WIDE: tl.constexpr, DEEP: tl.constexpr,
+    mixed, outputs, up, below, logs, products, tokens, heads, scale,
+    depth: tl.constexpr, PRECISION: tl.constexpr, TALL: tl.constexpr, WIDE: tl.constexpr, DEEP: tl.constexpr,
 ):  # fmt: skip
     """Compute the gradient of a tile of queries, and the products of their outputs and gradients."""
-    first, head, sequence = tl.program_id(0) * TALL, tl.program_id(1), tl.program_id(2).to(tl.int64)
+    first, sequence = _tile(tokens, TALL)
+    head = tl.program_id(1)
     width, row = heads * depth, first + tl.arange(0, TALL)
     place, step = sequence * tokens * 3 * width + head * depth, 3 * width
     inner, line = sequence * tokens * width + head * depth, (sequence * heads + head) * tokens + row
@@ -92,19 +101,21 @@ def _queries_back(
         key = _rows(mixed + place + width, start, step, tokens, depth, WIDE, DEEP)
         value = _rows(mixed + place + 2 * width, start, step, tokens, depth, WIDE, DEEP)
         score = tl.dot(query, tl.trans(key), input_precision=PRECISION) * (scale * LOG2E)
+        score = tl.where((start + tl.arange(0, WIDE) < tokens)[None, :], score, -float("inf"))
         share = tl.exp2(score - log[:, None])
         away = share * (tl.dot(slope, tl.trans(value), input_precision=PRECISION) - product[:, None])
-        total += tl.dot(away.to(key.dtype), key, input_precision=PRECISION)  # absent keys are zeros
+        total += tl.dot(away.to(key.dtype), key, input_precision=PRECISION)
     _store(below + place, total * scale, first, step, tokens, depth, TALL, DEEP)
 
 
 @triton.jit
 def _keys_back(
-    mixed, up, below, logs, products, tokens, heads, depth, scale,
-    PRECISION: tl.constexpr, TALL: tl.constexpr, WIDE: tl.constexpr, DEEP: tl.constexpr,
+    mixed, up, below, logs, products, tokens, heads, scale,
+    depth: tl.constexpr, PRECISION: tl.constexpr, TALL: tl.constexpr, WIDE: tl.constexpr, DEEP: tl.constexpr,
 ):  # fmt: skip
     """Compute the gradients of a tile of keys and values."""
-    first, head, sequence = tl.program_id(0) * TALL, tl.program_id(1), tl.program_id(2).to(tl.int64)
+    first, sequence = _tile(tokens, TALL)
+    head = tl.program_id(1)
     width = heads * depth
     place, step = sequence * tokens * 3 * width + head * depth, 3 * width
     inner, line = sequence * tokens * width + head * depth, (sequence * heads + head) * tokens
@@ -157,4 +168,4 @@ def _plan(mixed: Tensor) -> tuple[tuple[int, ...], dict[str, Any]]:
         "tokens": tokens, "heads": heads, "depth": depth, "scale": depth**-0.5, "TALL": QUERIES, "WIDE": KEYS,
         "DEEP": deep, "PRECISION": precision(mixed),
     }  # fmt: skip
-    return (triton.cdiv(tokens, QUERIES), heads, sequences), shape
+    return (triton.cdiv(tokens, QUERIES) * sequences, heads), shape

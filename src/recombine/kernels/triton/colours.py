@@ -5,6 +5,7 @@ It is a transposed convolution with turned taps. Colours are padded to the numbe
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 from torch.nn import functional
 
@@ -32,4 +33,4 @@ def backward(z: Tensor, w: Tensor, x: Tensor) -> tuple[Tensor, Tensor, Tensor, T
     colours = z.shape[2]
     padded = functional.pad(z.permute(0, 1, 3, 4, 2), (0, CHANNELS - colours, 1, 1, 1, 1)).to(x.dtype).contiguous()
     kernel = convolution.weight_gradient(x, padded, up=False)[:, :, :colours].flip(3).transpose(1, 2)
-    return *convolution.input_gradient(padded, w, x, up=False), z.float().sum(dim=(1, 3, 4)), kernel
+    return *convolution.input_gradient(padded, w, x, up=False), z.sum(dim=(1, 3, 4), dtype=torch.float32), kernel

@@ -58,8 +58,9 @@ class Blocks(torch.autograd.Function):
         biases, kernels = [bias.contiguous() for bias in parameters[0::2]], parameters[1::2]
         maps = [bias.ndim > 2 for bias in biases[:-1]]
         first = biases[0][:, None] if maps[0] else biases[0][:, None, None, None]
-        image = torch.relu(product + first.to(product.dtype))
-        image = convolution.bordered(image)
+        rows, columns = (side + 2 for side in product.shape[2:4])
+        image = product.new_zeros(*product.shape[:2], rows, columns, product.shape[4])
+        torch.add(product, first.to(product.dtype), out=convolution.inner(image)).relu_()
         stages, taps = [image], []
         for kernel, bias, up in zip(kernels[:-1], biases[1:-1], doubles, strict=True):
             along, back = convolution.laid_out(kernel, image.dtype)
@@ -78,11 +79,11 @@ class Blocks(torch.autograd.Function):
         depth = len(ctx.doubles)
         stages, taps = rest[: depth + 1], rest[depth + 1 :]
         below, bias, *backwards = ctx.last.backward(gradients[0], back, stages[-1])  # the last layer's first
-        bias = convolution.inner(below).float().sum(dim=1) if ctx.maps[-1] else bias
+        bias = convolution.inner(below).sum(dim=1, dtype=torch.float32) if ctx.maps[-1] else bias
         for index in reversed(range(depth)):
             backwards += [bias, convolution.weight_gradient(stages[index], below, ctx.doubles[index])]
             below, bias = convolution.input_gradient(below, taps[index], stages[index], ctx.doubles[index])
-            bias = convolution.inner(below).float().sum(dim=1) if ctx.maps[index] else bias
+            bias = convolution.inner(below).sum(dim=1, dtype=torch.float32) if ctx.maps[index] else bias
         parts = list(reversed([*backwards, bias]))
         parts[1::2] = [part.view(shape) for part, shape in zip(parts[1::2], ctx.shapes, strict=True)]
         return convolution.inner(below), None, *parts

@@ -46,12 +46,12 @@ def _store_sums(part, sums, width, WIDE: tl.constexpr):
 def _activated(
     z, bias, slope, h, rows, width, PRELU: tl.constexpr, TALL: tl.constexpr, WIDE: tl.constexpr,
 ):  # fmt: skip
-    """Compute the ReLU or PReLU of products plus a bias."""
+    """Compute the ReLU or PReLU of products plus a bias; NaN stays NaN."""
     member = tl.program_id(1).to(tl.int64)
     at, here = _tile(tl.program_id(0), member, rows, width, TALL, WIDE)
     value = tl.load(z + at, mask=here, other=0.0).to(tl.float32) + _line(bias, member, width, WIDE)
     below = value * tl.load(slope + member).to(tl.float32) if PRELU else tl.zeros_like(value)
-    tl.store(h + at, tl.where(value > 0, value, below).to(h.dtype.element_ty), mask=here)
+    tl.store(h + at, tl.where(value <= 0, below, value).to(h.dtype.element_ty), mask=here)
 
 
 @triton.jit
@@ -59,17 +59,22 @@ def _activated_back(
     z, bias, slope, up, below, part, slope_part, rows, width,
     PRELU: tl.constexpr, TALL: tl.constexpr, WIDE: tl.constexpr,
 ):  # fmt: skip
-    """Compute the gradient of products, and a program's sums for those of the bias and of the slope."""
+    """Compute the gradient of products, and a program's sums for those of the bias and of the slope.
+
+    A ReLU's own values say where it is open, so that these are given instead of products.
+    """
     member = tl.program_id(1).to(tl.int64)
-    added, factor = _line(bias, member, width, WIDE), tl.load(slope + member).to(tl.float32) if PRELU else 0.0
+    added, factor = _line(bias, member, width, WIDE) if PRELU else 0.0, 0.0
+    if PRELU:
+        factor = tl.load(slope + member).to(tl.float32)
     sums, slopes = tl.zeros((WIDE,), dtype=tl.float32), tl.zeros((WIDE,), dtype=tl.float32)
     for number in range(tl.program_id(0), tl.cdiv(rows, TALL), tl.num_programs(0)):
         at, here = _tile(number, member, rows, width, TALL, WIDE)
         value = tl.load(z + at, mask=here, other=0.0).to(tl.float32) + added
         gradient = tl.load(up + at, mask=here, other=0.0).to(tl.float32)
         if PRELU:
-            slopes += tl.sum(tl.where(value > 0, 0.0, gradient * value), axis=0)
-        gradient = tl.where(value > 0, gradient, gradient * factor)
+            slopes += tl.sum(tl.where(value <= 0, gradient * value, 0.0), axis=0)
+        gradient = tl.where(value <= 0, gradient * factor, gradient)
         sums += tl.sum(gradient, axis=0)
         tl.store(below + at, gradient.to(below.dtype.element_ty), mask=here)
     _store_sums(part, sums, width, WIDE)
@@ -126,9 +131,9 @@ class Activated(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, z: Tensor, bias: Tensor, slope: Tensor | None) -> Tensor:
         z, bias, slope = z.contiguous(), bias.contiguous(), None if slope is None else slope.contiguous()
-        ctx.save_for_backward(z, bias, slope)
         h, (tiles, _, shape) = torch.empty_like(z), _plan(z)
         _activated[(tiles, len(z))](z, bias, bias if slope is None else slope, h, PRELU=slope is not None, **shape)
+        ctx.save_for_backward(h if slope is None else z, bias, slope)
         return h
 
     @staticmethod
