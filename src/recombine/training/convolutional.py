@@ -85,12 +85,13 @@ def ladder_planes(network: ModuleType, decoder: StagedDecoder, weights: Weights,
     """Return planes of ladder decoders."""
     (kernel, bias), (second, second_bias), *others = _pairs(weights)
     plane, channels = _plane(decoder), bias.shape[1]
-    product = torch.bmm(codes, kernel.flatten(2).to(codes.dtype)).unflatten(2, kernel.shape[2:])
-    if product.shape[-2:] == (1, 1):
-        repeated = product[..., 0, 0][:, :, None, None].expand(-1, -1, *plane, -1)
+    product = network.spread(codes, kernel)
+    if product.shape[2:4] == (1, 1):
+        repeated = product.expand(-1, -1, *plane, -1)
     else:
-        repeated = functional.interpolate(product.flatten(0, 2)[None], size=plane, mode="nearest")[0]
-        repeated = repeated.view(*product.shape[:3], *plane).permute(0, 1, 3, 4, 2)
+        planes = product.permute(0, 1, 4, 2, 3)
+        repeated = functional.interpolate(planes.flatten(0, 2)[None], size=plane, mode="nearest")[0]
+        repeated = repeated.view(*planes.shape[:3], *plane).permute(0, 1, 3, 4, 2)
     has_coordinates = second.shape[2] > channels
     placed = _placed(second, second_bias, plane) if has_coordinates else (second, second_bias)
     return _drawn(network, repeated, bias, [placed, *others])
@@ -99,7 +100,7 @@ def ladder_planes(network: ModuleType, decoder: StagedDecoder, weights: Weights,
 def coordconv_planes(network: ModuleType, decoder: StagedDecoder, weights: Weights, codes: Tensor) -> Tensor:
     """Return planes of CoordConv decoders."""
     (kernel, bias), *blocks, last = _pairs(weights)
-    product = torch.bmm(codes, kernel.flatten(2).to(codes.dtype)).unflatten(2, kernel.shape[2:]).permute(0, 1, 3, 4, 2)
+    product = network.spread(codes, kernel)
     doubles: list[bool] = []
     (rows, columns), parameters = kernel.shape[-2:], [bias]
     for kernel, bias in blocks:

@@ -39,10 +39,14 @@ def images(weights: Tensor, codes: Tensor, shapes: Shapes, dtype: torch.dtype) -
     network = NetworkShape.of(shapes)
     parts = weights.split([*network.sizes, weights.shape[1] - sum(network.sizes)], dim=1)[:-1]
     first, *rest = (part.view(len(weights), *shape) for part, shape in zip(parts, shapes, strict=True))
-    product = torch.bmm(codes.to(dtype), first.flatten(2).to(dtype))
-    product = product.unflatten(2, (network.channels, network.first, network.first)).permute(0, 1, 3, 4, 2)
-    outputs: Tensor = Blocks.apply(product, network.doubles, *rest)
+    outputs: Tensor = Blocks.apply(spread(codes.to(dtype), first), network.doubles, *rest)
     return outputs
+
+
+def spread(codes: Tensor, kernel: Tensor) -> Tensor:
+    """Return products of codes and a first layer's weights `(member, code, channel, y, x)`, channels last."""
+    product = torch.bmm(codes, kernel.flatten(2).to(codes.dtype))
+    return product.unflatten(2, kernel.shape[2:]).permute(0, 1, 3, 4, 2)
 
 
 class Blocks(torch.autograd.Function):
